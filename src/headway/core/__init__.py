@@ -1,0 +1,55 @@
+"""The words everyone speaks: requests, sequences, plans, results, events.
+
+Must not know: anything that owns memory, time or a device; standard library only.
+Start reading at `request`, then `sequence`, then `plan`.
+"""
+
+from headway.core.events import (
+    Admitted,
+    Arrived,
+    Event,
+    Finished,
+    Preempted,
+    PromptScored,
+    Rejected,
+    Resumed,
+    SequenceFinished,
+    StepRecord,
+    TokenEmitted,
+)
+from headway.core.plan import Batch, BlockPair, Draw, Grant, Lane, Preemption, PreemptMethod, Requeue, StepPlan
+from headway.core.request import FinishReason, Request
+from headway.core.result import Logprobs, StepResult, Token
+from headway.core.sampling import SamplingParams
+from headway.core.sequence import Place, Sequence
+
+__all__ = [
+    "Admitted",
+    "Arrived",
+    "Batch",
+    "BlockPair",
+    "Draw",
+    "Event",
+    "FinishReason",
+    "Finished",
+    "Grant",
+    "Lane",
+    "Logprobs",
+    "Place",
+    "PreemptMethod",
+    "Preempted",
+    "Preemption",
+    "PromptScored",
+    "Rejected",
+    "Request",
+    "Requeue",
+    "Resumed",
+    "SamplingParams",
+    "Sequence",
+    "SequenceFinished",
+    "StepPlan",
+    "StepRecord",
+    "StepResult",
+    "Token",
+    "TokenEmitted",
+]

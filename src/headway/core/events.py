@@ -1,0 +1,142 @@
+"""What happened, for everyone who watches: metrics, streams, traces, tapes. `at_s` is the engine's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headway.core.plan import PreemptMethod
+from headway.core.request import FinishReason, Request
+from headway.core.result import Logprobs
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A request entered the waiting queue."""
+
+    request: Request
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A sequence was given its first blocks, or its next ones after a preemption by recompute.
+
+    `num_cached` tokens were found in the prefix cache. `is_first` tells an admission from a resumption.
+    """
+
+    seq_id: str
+    request_id: str
+    num_cached: int
+    is_first: bool
+    at_s: float
+
+
+@dataclass(slots=True)
+class TokenEmitted:
+    """A sequence's next token. `index` counts its output from 0. Never sent twice, whatever preemption did."""
+
+    seq_id: str
+    request_id: str
+    choice: int
+    index: int
+    token_id: int
+    at_s: float
+    logprobs: Logprobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScored:
+    """Log probabilities of the prompt tokens from the second on; sent once, before the first token."""
+
+    request_id: str
+    logprobs: tuple[Logprobs, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """A running sequence lost its place."""
+
+    seq_id: str
+    request_id: str
+    method: PreemptMethod
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A swapped sequence is back on the device."""
+
+    seq_id: str
+    request_id: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFinished:
+    """One choice ended. Exactly one per sequence."""
+
+    seq_id: str
+    request_id: str
+    choice: int
+    reason: FinishReason
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All choices of a request ended, and its blocks are free. Exactly one of `Finished` and `Rejected` per request."""
+
+    request: Request
+    reason: FinishReason
+    num_output: int
+    num_cached: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A request that was queued is refused; `reason` says why and what to do."""
+
+    request: Request
+    reason: str
+    at_s: float
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """One step as it was carried out; a tape is a list of these.
+
+    `free_blocks` is taken after allocation and before finished sequences are released; it counts evictable
+    blocks as free and promised ones as taken.
+    """
+
+    step: int
+    start_s: float
+    grants: dict[str, int] = field(default_factory=dict)
+    preempted: list[str] = field(default_factory=list)
+    swapped_out: list[str] = field(default_factory=list)
+    swapped_in: list[str] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
+    free_blocks: int = 0
+    wasted_rows: dict[str, int] = field(default_factory=dict)
+    padding: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    num_running: int = 0
+    num_waiting: int = 0
+    num_swapped: int = 0
+    end_s: float = 0.0
+
+
+Event = (
+    Arrived
+    | Admitted
+    | TokenEmitted
+    | PromptScored
+    | Preempted
+    | Resumed
+    | SequenceFinished
+    | Finished
+    | Rejected
+    | StepRecord
+)

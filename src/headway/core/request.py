@@ -1,0 +1,57 @@
+"""What a client sent: frozen, and the same for all its choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headway.core.sampling import SamplingParams
+
+
+class FinishReason(StrEnum):
+    """Why a choice ended."""
+
+    STOP = "stop"  # end-of-text token, stop token or stop string
+    LENGTH = "length"  # max_tokens or the context's end
+    ABORT = "abort"  # the client left, or the server shut down
+    ERROR = "error"  # the executor failed in a step of this sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One accepted request; owns `params.n` sequences.
+
+    `arrival_s` is on the engine's clock. `max_output` bounds the output and is what admission believes.
+    `priority`: lower is served earlier, where the policy knows priorities. Requests with different
+    `cache_salt` never share cached blocks. `predicted` is an expected output length, `deadline_s` a moment on
+    the engine's clock, `ttft_s` a target in seconds; None where nothing was said.
+    """
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    max_output: int
+    arrival_s: float = 0.0
+    params: SamplingParams = field(default_factory=SamplingParams)
+    eos_ids: frozenset[int] = frozenset()
+    priority: int = 0
+    cache_salt: str = ""
+    tenant: str = ""
+    weight: float = 1.0
+    deadline_s: float | None = None
+    ttft_s: float | None = None
+    predicted: int | None = None
+
+    def __post_init__(self) -> None:
+        """A request has a prompt and room for output: the caller checked both."""
+        assert self.prompt_ids, f"request {self.id} has an empty prompt"
+        assert self.max_output >= 1, f"request {self.id} may not produce anything"
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.prompt_ids)
+
+    @property
+    def max_total(self) -> int:
+        """Most tokens that one of its sequences can hold: prompt + output."""
+        return len(self.prompt_ids) + self.max_output

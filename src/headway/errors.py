@@ -1,0 +1,80 @@
+"""What can go wrong, as one tree.
+
+    HeadwayError
+    ├── InvalidRequest          the request is at fault          (HTTP 400)
+    │   ├── PromptTooLong       prompt + output do not fit the context
+    │   └── UnknownModel        no such model here               (HTTP 404)
+    ├── Overloaded              refused at the door; try later   (HTTP 503)
+    ├── BadModelFile            a weights or tokenizer file cannot be used
+    ├── BadSetting              a flag, parameter or config value is out of range
+    ├── PolicyFault             a policy made a plan that breaks its own limits
+    └── ExecutorFault           a step failed on the device
+
+Messages say the value, the limit and the way out. Our own mistakes are asserts, not these.
+"""
+
+from __future__ import annotations
+
+
+class HeadwayError(Exception):
+    """Base of everything Headway raises on purpose."""
+
+
+class InvalidRequest(HeadwayError):
+    """A request that no retry will make valid. `param` names the offending field, if one does."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class PromptTooLong(InvalidRequest):
+    """Prompt, or prompt plus requested output, exceeds what one sequence may hold."""
+
+    def __init__(self, num_prompt: int, num_output: int, limit: int, *, param: str | None = None) -> None:
+        super().__init__(
+            f"this server's context holds {limit} tokens, but the request needs {num_prompt + num_output} "
+            f"({num_prompt} in the prompt, {num_output} for the output); shorten the prompt or lower max_tokens",
+            param=param,
+        )
+        self.num_prompt, self.num_output, self.limit = num_prompt, num_output, limit
+
+
+class UnknownModel(InvalidRequest):
+    """The request names a model that this server does not serve."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"model {name!r} is not served here; available: {', '.join(known)}", param="model")
+        self.name, self.known = name, known
+
+
+class Overloaded(HeadwayError):
+    """Refused for now. `retry_after_s` is the earliest time worth trying again, in seconds."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class BadModelFile(HeadwayError):
+    """A model file is missing, truncated, of an unknown kind, or fails its checksum."""
+
+
+class BadSetting(HeadwayError):
+    """A setting cannot be honoured: unknown name, value out of range, or a contradiction."""
+
+
+class PolicyFault(HeadwayError):
+    """A policy's plan breaks the limits it declares. The step is stopped before anything happens."""
+
+    def __init__(self, policy: str, what: str) -> None:
+        super().__init__(f"policy {policy!r} made an invalid plan: {what}")
+        self.policy, self.what = policy, what
+
+
+class ExecutorFault(HeadwayError):
+    """The executor could not run a step. `seq_ids` names the sequences at fault, empty when unknown."""
+
+    def __init__(self, message: str, *, seq_ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.seq_ids = seq_ids

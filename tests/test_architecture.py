@@ -1,0 +1,145 @@
+"""The rules of CONTRIBUTING, held against the source: layers, rings, libraries, sizes, faces.
+
+The tables below are the rules. How they are checked stands in `tests/support`; that the checks bite, in
+`tests/unit/test_architecture_rules.py`.
+"""
+
+import importlib
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.support import rules, sizes
+from tests.support.source import FACE, Package, Violation
+
+SOURCE = Path(__file__).parent.parent / "src" / "headway"
+
+LAYERS = [  # bottom first; a part may import itself and lower rows
+    {"errors", "clock"},
+    {"core", "kernels"},
+    {"kv", "models", "obs", "workload", "tenancy", "report"},
+    {"sched", "executor"},
+    {"engine"},
+    {FACE},
+    {"sim", "server", "bench"},
+    {"tune", "fidelity", "experiments"},
+    {"cli", "__main__"},
+]
+
+THIRD_PARTY = {  # a part that is not listed lives on the standard library
+    "kernels": {"numpy"},
+    "models": {"numpy", "gguf", "safetensors", "tokenizers", "jinja2", "platformdirs", "rich"},
+    "executor": {"numpy"},
+    "workload": {"numpy"},
+    "obs": {"prometheus_client"},
+    "report": {"numpy", "matplotlib"},
+    "server": {"fastapi", "starlette", "uvicorn", "pydantic", "msgspec"},
+    "bench": {"numpy", "httpx"},
+    "cli": {"typer", "rich", "httpx"},
+}
+
+COMPILED = {"_native": {"kernels", "executor"}}
+
+LIMITS = sizes.Limits(
+    file_lines=300,
+    policy_lines=180,
+    function_lines=40,
+    parameters=6,
+    public_methods=12,
+    attributes=15,
+    record_fields=40,
+)
+MAX_OWN_IMPORTS = 10
+
+# "rule where" of a violation -> why it may stay. One that no longer matches anything fails the test.
+WAIVERS: dict[str, str] = {}
+
+STANDARD_LIBRARY_ONLY = ["headway.core", "headway.kv", "headway.sched"]
+
+
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return Package.read(SOURCE)
+
+
+def unwaived(violations: "chain[Violation]") -> list[str]:
+    return sorted(str(violation) for violation in violations if violation.key not in WAIVERS)
+
+
+def test_parts_import_lower_rows_only(package):
+    """Nothing imports sideways or up, not even inside a function."""
+    assert unwaived(rules.check_layers(package, LAYERS)) == []
+
+
+def test_no_module_reaches_itself(package):
+    """There is no ring of imports, hidden ones counted."""
+    assert unwaived(rules.check_rings(package)) == []
+
+
+def test_libraries_stay_where_they_belong(package):
+    """Each third-party library, and our compiled module, is imported by its own parts alone."""
+    assert unwaived(rules.check_third_party(package, THIRD_PARTY, COMPILED)) == []
+
+
+def test_modules_lean_on_few_others(package):
+    """No module imports more than ten of ours."""
+    assert unwaived(rules.check_num_imports(package, MAX_OWN_IMPORTS)) == []
+
+
+def test_files_functions_and_classes_are_small(package):
+    """Everything fits the budgets."""
+    assert unwaived(sizes.check_sizes(package, LIMITS)) == []
+
+
+def test_nothing_is_swallowed_unfinished_or_silenced_without_a_reason(package):
+    """No blanket `except: pass`, no TODO, no bare `noqa`."""
+    assert unwaived(sizes.check_words(package)) == []
+
+
+def test_faces_are_honest(package):
+    """Each package says what it is for, defines nothing in its face, and lists what it re-exports."""
+    assert unwaived(rules.check_faces(package)) == []
+
+
+def test_every_waiver_is_still_needed(package):
+    """A waiver has a reason, and goes when its cause goes."""
+    found = chain(
+        rules.check_layers(package, LAYERS),
+        rules.check_rings(package),
+        rules.check_third_party(package, THIRD_PARTY, COMPILED),
+        rules.check_num_imports(package, MAX_OWN_IMPORTS),
+        rules.check_faces(package),
+        sizes.check_sizes(package, LIMITS),
+        sizes.check_words(package),
+    )
+    assert WAIVERS.keys() - {violation.key for violation in found} == set()
+    assert all(WAIVERS.values())
+
+
+def test_faces_deliver_what_they_list(package):
+    """Every name in every `__all__` of the installed package can be had."""
+    faces = [module.name for module in package.modules.values() if module.is_face]
+    missing = []
+    for name in faces:
+        face = importlib.import_module(name)
+        missing += [f"{name}.{public}" for public in getattr(face, "__all__", ()) if not hasattr(face, public)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)
+def test_scheduling_needs_the_standard_library_only(name):
+    """A fresh interpreter that imports all of core, kv or sched has loaded no library."""
+    script = f"""
+import importlib, pkgutil, sys
+before = set(sys.modules)
+top = importlib.import_module({name!r})
+for found in pkgutil.walk_packages(top.__path__, top.__name__ + "."):
+    importlib.import_module(found.name)
+loaded = {{module.partition(".")[0] for module in set(sys.modules) - before}}
+print(*sorted(loaded - sys.stdlib_module_names - {{"headway"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")

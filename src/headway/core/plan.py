@@ -90,7 +90,8 @@ class Lane:
 
     `token_ids` are the tokens to compute, the first at position `start`. `block_table` covers all positions
     below `start + len(token_ids)`. `draws` is empty where the chunk ends before the known tokens do.
-    `prompt_logprobs` asks for that many alternatives at every row of the prompt.
+    `prompt_logprobs` asks for that many alternatives at every row of the prompt; then `next_id` is the known token
+    after the chunk, which the last row is scored on (None where the chunk reaches the end of the known tokens).
     """
 
     seq_id: str
@@ -100,6 +101,7 @@ class Lane:
     draws: tuple[Draw, ...] = ()
     prompt_logprobs: int | None = None
     padding: int = 0
+    next_id: int | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,48 @@
+"""What all tests share: hypothesis profiles, the shared data, the default model, the check for an installed package."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import headway
+
+ROOT = Path(__file__).parent.parent
+
+# ci: the same examples on every machine and run. full: fresh ones, many, for `make test-full`.
+settings.register_profile(
+    "ci", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("full", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--installed", action="store_true", help="fail unless `headway` is the installed, built package")
+
+
+def pytest_report_header():
+    return f"headway {headway.__version__} from {Path(headway.__file__).parent}"
+
+
+def pytest_sessionstart(session):
+    home = Path(headway.__file__).resolve()
+    if session.config.getoption("--installed") and home.is_relative_to(ROOT / "src"):
+        pytest.exit(f"--installed: headway comes from {home.parent}; run `make test`, which installs it", returncode=4)
+
+
+def skip_or_fail(reason):
+    """Skip; in CI, where nothing may be missing unnoticed, fail."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """Folder of the data shared between projects; a checkout without it skips the tests that want it."""
+    path = Path(os.environ.get("HEADWAY_SHARED", ROOT.parent / "shared")) / "data"
+    if not path.is_dir():
+        pytest.skip(f"no shared data at {path}; set HEADWAY_SHARED to the folder that holds data/")
+    return path

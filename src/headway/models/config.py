@@ -62,10 +62,12 @@ class ModelConfig:
                 raise BadModelFile(f"model {self.name!r}: {field} is {getattr(self, field)}, allowed are 1 to {most}")
         if self.num_heads % self.num_kv_heads:
             raise BadModelFile(
-                f"model {self.name!r}: {self.num_heads} query heads cannot share {self.num_kv_heads} key-value heads evenly"
+                f"model {self.name!r}: {self.num_heads} query heads are no multiple of {self.num_kv_heads} KV heads"
             )
         if self.head_dim % 2:
-            raise BadModelFile(f"model {self.name!r}: head_dim is {self.head_dim}, rotary positions need an even number")
+            raise BadModelFile(
+                f"model {self.name!r}: head_dim is {self.head_dim}, rotary positions need an even number"
+            )
         if not 0.0 < self.norm_eps < 1.0:  # written so that NaN is refused too
             raise BadModelFile(f"model {self.name!r}: norm_eps is {self.norm_eps}, allowed is between 0 and 1")
         if not 1.0 < self.rope_base < 1e12:

@@ -1,8 +1,8 @@
 """The directory of a GGUF file: its metadata and where each tensor lies. No tensor is read here.
 
-The `gguf` library's own reader needs seconds for a large vocabulary and trusts every length it reads, so a damaged file
-can make it loop or fail in odd ways. This one reads the same layout (GGUF versions 2 and 3, little-endian) from a memory
-map, checks every length against the file before using it, and raises BadModelFile with the byte at fault.
+The `gguf` library's own reader needs seconds for a large vocabulary and trusts every length it reads, so a damaged
+file can make it loop or fail in odd ways. This one reads the same layout (GGUF versions 2 and 3, little-endian) from a
+memory map, checks every length against the file before using it, and raises BadModelFile with the byte at fault.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from headway.errors import BadModelFile
+
+Value = Any  # of metadata: str, int, float, bool, or a list of one of them
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -41,7 +43,7 @@ class TensorInfo:
 class GgufHeader:
     """Everything before the tensors. Values of `metadata` are str, int, float, bool, or lists of one of them."""
 
-    metadata: dict[str, Any]
+    metadata: dict[str, Value]
     tensors: dict[str, TensorInfo]
 
 
@@ -57,10 +59,12 @@ def read_header(path: Path, data: mmap.mmap) -> GgufHeader:
     version = cursor.scalar("I")
     if version not in (2, 3):
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
-        what = "big-endian, only little-endian is supported" if swapped in (2, 3) else f"version {version}, known are 2, 3"
+        what = (
+            "big-endian, only little-endian is supported" if swapped in (2, 3) else f"version {version}, known are 2, 3"
+        )
         raise BadModelFile(f"{path}: GGUF file is {what}")
     num_tensors, num_pairs = cursor.count(_MIN_TENSOR_BYTES), cursor.count(_MIN_PAIR_BYTES)
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Value] = {}
     for _ in range(num_pairs):
         key = cursor.name()
         if key in metadata:
@@ -98,8 +102,8 @@ def _place(cursor: _Cursor, entries: list[TensorInfo], start: int, alignment: in
         end = start + entry.offset + entry.num_bytes
         if end > cursor.size:
             raise BadModelFile(
-                f"{cursor.path} is cut short: tensor {entry.name!r} ends at byte {end}, the file at byte {cursor.size}; "
-                "fetch it again"
+                f"{cursor.path} is cut short: tensor {entry.name!r} ends at byte {end}, the file at "
+                f"byte {cursor.size}; fetch it again"
             )
         if entry.offset % alignment:
             raise cursor.fault(f"tensor {entry.name!r} is not aligned to {alignment} bytes")
@@ -130,7 +134,7 @@ class _Cursor:
         self.at = start + num_bytes
         return start
 
-    def scalar(self, code: str) -> Any:
+    def scalar(self, code: str) -> Value:
         start = self._take(struct.calcsize("<" + code))
         return struct.unpack_from("<" + code, self._data, start)[0]
 
@@ -158,7 +162,7 @@ class _Cursor:
             self.at = start
             raise self.fault("text that is not UTF-8") from None
 
-    def value(self, kind: int) -> Any:
+    def value(self, kind: int) -> Value:
         if code := _SCALARS.get(kind):
             return self.scalar(code)
         if kind == _STRING:
@@ -167,7 +171,7 @@ class _Cursor:
             return self._array(self.scalar("I"))
         raise self.fault(f"unknown value type {kind}")
 
-    def _array(self, kind: int) -> list[Any]:
+    def _array(self, kind: int) -> list[Value]:
         if code := _SCALARS.get(kind):
             width = struct.calcsize("<" + code)
             num = self.count(width)

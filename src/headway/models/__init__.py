@@ -1,0 +1,27 @@
+"""What comes in files: weights, tokenizers and chat templates, checked and ready to run.
+
+Knows nothing of requests, scheduling or devices. Start reading at `gguf_file.py`; `catalogue.py` says where files
+come from.
+"""
+
+from headway.models.chat_prompt import ChatPrompts
+from headway.models.chat_template import ChatTemplate
+from headway.models.config import ModelConfig, RopeScaling
+from headway.models.gguf_file import GgufFile
+from headway.models.tokenizer import Tokenizer
+from headway.models.tokenizer_spec import TokenizerSpec
+from headway.models.weights import LayerWeights, LlamaWeights, load_weights, random_weights
+
+__all__ = [
+    "ChatPrompts",
+    "ChatTemplate",
+    "GgufFile",
+    "LayerWeights",
+    "LlamaWeights",
+    "ModelConfig",
+    "RopeScaling",
+    "Tokenizer",
+    "TokenizerSpec",
+    "load_weights",
+    "random_weights",
+]

@@ -57,8 +57,9 @@ clean:  ## remove everything that was built (the environment too)
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "headway needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true)." >&2; \
-	  echo "Point to another one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 2; }
+	  version=$$($(PYTHON) -V 2>&1 | grep -o '^Python [0-9.]*'); \
+	  echo "headway needs Python 3.11 or newer, and '$(PYTHON)' is $${version:-not a Python that runs here}." >&2; \
+	  echo "Point to another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@command -v "$${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
 	  echo "headway compiles its executor and found no C++ compiler (c++, g++, clang++, or CXX)." >&2; \
 	  echo "Debian and Ubuntu: apt install g++.  Fedora: dnf install gcc-c++.  macOS: xcode-select --install" >&2; exit 2; }

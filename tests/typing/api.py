@@ -1,4 +1,4 @@
-"""The public API as a user's program spells it. Never run: mypy --strict reads it, so a changed signature shows here."""
+"""The public API as a user's program spells it. Never run: mypy --strict reads it, so a broken signature shows."""
 
 from headway import LLM, AsyncLLM, SamplingParams, __version__
 

@@ -4,6 +4,7 @@ Knows nothing of requests, scheduling or devices. Start reading at `gguf_file.py
 come from.
 """
 
+from headway.models.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueEntry, resolve_model
 from headway.models.chat_prompt import ChatPrompts
 from headway.models.chat_template import ChatTemplate
 from headway.models.config import ModelConfig, RopeScaling
@@ -13,6 +14,9 @@ from headway.models.tokenizer_spec import TokenizerSpec
 from headway.models.weights import LayerWeights, LlamaWeights, load_weights, random_weights
 
 __all__ = [
+    "CATALOGUE",
+    "DEFAULT_MODEL",
+    "CatalogueEntry",
     "ChatPrompts",
     "ChatTemplate",
     "GgufFile",
@@ -24,4 +28,5 @@ __all__ = [
     "TokenizerSpec",
     "load_weights",
     "random_weights",
+    "resolve_model",
 ]

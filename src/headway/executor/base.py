@@ -34,7 +34,10 @@ class Executor(Protocol):
         ...
 
     def launch(self, batch: Batch) -> Pending:
-        """Start one step. The batch is not kept after `result()` returned."""
+        """Start one step: first the batch's copies (swap out, swap in, copy blocks, in this order), then its lanes.
+
+        The batch is not kept after `result()` returned.
+        """
         ...
 
     def swap_out(self, pairs: list[BlockPair]) -> None:

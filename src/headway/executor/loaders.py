@@ -1,0 +1,34 @@
+"""Loaders: from a model file to an executor."""
+
+from __future__ import annotations
+
+from headway.errors import BadSetting
+from headway.executor.reference import ReferenceExecutor
+from headway.executor.registry import PoolSize, Progress
+from headway.models import GgufFile, ModelConfig, load_weights
+
+
+class ReferenceLoader:
+    """The NumPy executor: float32 weights and KV; threads are the matrix library's own business."""
+
+    weights = "float32"
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        self.threads = threads
+
+    def token_bytes(self, model: ModelConfig) -> int:
+        """Bytes of keys and values of one token over all layers."""
+        return 2 * model.num_layers * model.num_kv_heads * model.head_dim * 4
+
+    def load(self, file: GgufFile, pool: PoolSize, progress: Progress | None = None) -> ReferenceExecutor:
+        """Convert all weights to float32 and open the pool."""
+        try:
+            return ReferenceExecutor(
+                load_weights(file, progress),
+                file.config,
+                num_blocks=pool.num_blocks,
+                block_size=pool.block_size,
+                num_host_blocks=pool.num_host_blocks,
+            )
+        except MemoryError as error:
+            raise BadSetting(f"not enough memory for the weights and {pool.num_blocks} KV blocks") from error

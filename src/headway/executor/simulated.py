@@ -1,0 +1,147 @@
+"""A device that computes nothing: it moves a virtual clock and makes up tokens.
+
+With it the engine's own scheduler runs in virtual time: tapes, simulations and tests need no model and no device.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headway.clock import VirtualClock
+from headway.core import Batch, BlockPair, Draw, Lane, Logprobs, StepResult, Token
+from headway.executor.base import Capacity
+
+OutputLengths = Mapping[str, int] | Callable[[str], int | None]
+"""Wanted output tokens by sequence id or, for a request's choices alike, by request id; absent or None: no end."""
+
+_CERTAIN = Logprobs(logprob=0.0, rank=1)
+
+
+@dataclass(slots=True)
+class Scheduled:
+    """A launched step whose end is known: `result` moves the clock there."""
+
+    outcome: StepResult
+    end_s: float
+    clock: VirtualClock
+
+    def result(self) -> StepResult:
+        """Advance the clock to the step's end; earlier ends leave it alone."""
+        self.clock.advance_to(self.end_s)
+        return self.outcome
+
+
+class SimulatedExecutor:
+    """Steps last `step_time(batch)` on `clock`; a sequence ends itself after its wanted number of output tokens.
+
+    **Time.** Batches follow each other as through the last stage of a pipeline: a step ends at
+    max(now at its launch, end of the step launched before) + `step_time(batch)`, and `result()` moves the clock there.
+    With `in_flight` n the engine launches up to n batches before it waits: a pipeline of n stages whose slowest takes
+    `step_time`.
+
+    **Tokens.** Token number `wanted` (counted from 1) of a sequence is its smallest end-of-text id, unless `min_tokens`
+    still forbids it or `ignore_eos` is set; every other token is a function of sequence id and output position, below
+    `vocab_size`, and neither an end-of-text nor a stop token. A sequence without wanted length, or without end-of-text
+    id, runs until its `max_output`. A preempted sequence thus goes on with the tokens it would have had. Log
+    probabilities, when asked for, are those of a model that is always certain.
+
+    Swaps and copies take no time of their own: `step_time` sees them in the batch.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        clock: VirtualClock,
+        step_time: Callable[[Batch], float],
+        output_lengths: OutputLengths,
+        *,
+        num_host_blocks: int = 0,
+        in_flight: int = 1,
+        vocab_size: int = 32_000,
+    ) -> None:
+        self._capacity = Capacity(
+            num_blocks=num_blocks, block_size=block_size, num_host_blocks=num_host_blocks, in_flight=in_flight
+        )
+        self._clock = clock
+        self._step_time = step_time
+        self._wanted = output_lengths if callable(output_lengths) else output_lengths.get
+        self._vocab_size = vocab_size
+        self._last_end_s = clock.now()
+
+    def capacity(self) -> Capacity:
+        """As constructed."""
+        return self._capacity
+
+    def launch(self, batch: Batch) -> Scheduled:
+        """Decide at once what the step gives and when it ends."""
+        for lane in batch.lanes:
+            self._check_lane(lane)
+        elapsed_s = self._step_time(batch)
+        self._last_end_s = max(self._clock.now(), self._last_end_s) + elapsed_s
+        outcome = StepResult(elapsed_s=elapsed_s)
+        for lane in batch.lanes:
+            for draw in lane.draws:
+                outcome.tokens[draw.seq_id] = [self._token(draw)]
+            if lane.prompt_logprobs is not None:
+                outcome.prompt_logprobs[lane.seq_id] = [_CERTAIN] * _num_scored(lane)
+        return Scheduled(outcome, self._last_end_s, self._clock)
+
+    def swap_out(self, pairs: list[BlockPair]) -> None:
+        """Nothing to move; the ids must exist."""
+        self._check_pairs(pairs, self._capacity.num_blocks, self._capacity.num_host_blocks)
+
+    def swap_in(self, pairs: list[BlockPair]) -> None:
+        """Nothing to move; the ids must exist."""
+        self._check_pairs(pairs, self._capacity.num_host_blocks, self._capacity.num_blocks)
+
+    def copy_blocks(self, pairs: list[BlockPair]) -> None:
+        """Nothing to move; the ids must exist."""
+        self._check_pairs(pairs, self._capacity.num_blocks, self._capacity.num_blocks)
+
+    def release(self, seq_ids: list[str]) -> None:
+        """Nothing is kept for a sequence."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _token(self, draw: Draw) -> Token:
+        params = draw.params
+        position = len(draw.token_ids) - draw.num_prompt
+        logprobs = None if params.logprobs is None else _CERTAIN
+        if draw.eos_ids and not params.ignore_eos and position >= params.min_tokens:
+            wanted = self._wanted_length(draw)
+            if wanted is not None and position + 1 >= wanted:
+                return Token(min(draw.eos_ids), logprobs)
+        token_id = (zlib.crc32(draw.seq_id.encode()) + position * 2_654_435_761) % self._vocab_size
+        while token_id in draw.eos_ids or token_id in params.stop_token_ids:
+            token_id = (token_id + 1) % self._vocab_size
+        return Token(token_id, logprobs)
+
+    def _wanted_length(self, draw: Draw) -> int | None:
+        wanted = self._wanted(draw.seq_id)
+        if wanted is None and draw.choice:
+            wanted = self._wanted(draw.seq_id.removesuffix(f"/{draw.choice}"))
+        return wanted
+
+    def _check_lane(self, lane: Lane) -> None:
+        stop = lane.start + len(lane.token_ids)
+        assert stop > lane.start, f"{lane.seq_id}: a lane has no tokens"
+        num_needed = -(-stop // self._capacity.block_size)
+        assert len(lane.block_table) >= num_needed, f"{lane.seq_id}: {len(lane.block_table)} blocks for {stop} tokens"
+        assert 0 <= lane.block_table[num_needed - 1] < self._capacity.num_blocks, f"{lane.seq_id}: no such block"
+
+    @staticmethod
+    def _check_pairs(pairs: list[BlockPair], num_from: int, num_to: int) -> None:
+        for source, target in pairs:
+            assert 0 <= source < num_from, f"no block {source} to copy from"
+            assert 0 <= target < num_to, f"no block {target} to copy to"
+
+
+def _num_scored(lane: Lane) -> int:
+    """Prompt rows of a lane whose next token is known."""
+    if lane.draws:
+        return max(0, min(len(lane.token_ids), lane.draws[0].num_prompt - 1 - lane.start))
+    return len(lane.token_ids) - (lane.next_id is None)

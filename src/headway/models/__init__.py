@@ -9,6 +9,7 @@ from headway.models.chat_prompt import ChatPrompts
 from headway.models.chat_template import ChatTemplate
 from headway.models.config import ModelConfig, RopeScaling
 from headway.models.gguf_file import GgufFile
+from headway.models.opened import OpenedModel, open_model
 from headway.models.tokenizer import Tokenizer
 from headway.models.tokenizer_spec import TokenizerSpec
 from headway.models.weights import LayerWeights, LlamaWeights, load_weights, random_weights
@@ -23,10 +24,12 @@ __all__ = [
     "LayerWeights",
     "LlamaWeights",
     "ModelConfig",
+    "OpenedModel",
     "RopeScaling",
     "Tokenizer",
     "TokenizerSpec",
     "load_weights",
+    "open_model",
     "random_weights",
     "resolve_model",
 ]

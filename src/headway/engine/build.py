@@ -1,0 +1,98 @@
+"""From settings to a core that is ready to step."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.clock import Clock, WallClock
+from headway.engine.config import EngineConfig
+from headway.engine.core import EngineCore
+from headway.engine.door import Door
+from headway.engine.limits import Limits, resolve_limits
+from headway.engine.text import TextStage
+from headway.executor.registry import PoolSize, make_loader
+from headway.kv import KVCache, make_prefix_cache
+from headway.models import ChatPrompts, GgufFile, ModelConfig, Tokenizer, open_model
+from headway.sched import Scheduler, make_policy
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage's name, its steps done and its steps in all."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine:
+    """A built engine: its core, and what is needed to talk to it."""
+
+    config: EngineConfig
+    core: EngineCore
+    clock: Clock
+    text: TextStage
+    door: Door
+    tokenizer: Tokenizer
+    prompts: ChatPrompts
+    model: ModelConfig
+    limits: Limits
+    weights: str
+    threads: int | None
+
+
+def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engine:
+    """Load the model and put all parts together.
+
+    Everything that can be refused is refused before weights are loaded. Raises `BadModelFile` and `BadSetting`.
+    """
+    policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
+    loader = make_loader(config.executor, threads=config.threads)
+    opened = open_model(config.model)
+    file: GgufFile = opened.file
+    limits = resolve_limits(
+        config,
+        policy.limits(),
+        context_length=file.config.context_length,
+        token_bytes=loader.token_bytes(file.config),
+        free_bytes=free_memory(),
+    )
+    tokenizer = opened.tokenizer
+    executor = loader.load(
+        file,
+        PoolSize(num_blocks=limits.num_blocks, block_size=limits.block_size),
+        (lambda done, total: progress("loading weights", done, total)) if progress else None,
+    )
+    kv = KVCache(limits.num_blocks, limits.block_size, make_prefix_cache(config.prefix_cache, limits.block_size))
+    clock = WallClock()
+    text = TextStage(tokenizer)
+    return Engine(
+        config=config,
+        core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
+        clock=clock,
+        text=text,
+        door=Door(
+            limits,
+            vocab_size=file.config.vocab_size,
+            eos_ids=tokenizer.eos_ids,
+            encode=tokenizer.encode_text,
+            seed=config.seed if config.seed is not None else secrets.randbits(63),
+        ),
+        tokenizer=tokenizer,
+        prompts=opened.prompts,
+        model=file.config,
+        limits=limits,
+        weights=loader.weights,
+        threads=loader.threads,
+    )
+
+
+def free_memory() -> int:
+    """Bytes that can still be taken without swapping, from the kernel's own estimate where it gives one."""
+    try:
+        with Path("/proc/meminfo").open(encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

@@ -1,0 +1,70 @@
+"""Settings of one engine: frozen, checked at birth, resolved against model and memory by `engine.build`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headway.errors import BadSetting
+
+PREFIX_CACHES = ("hashed", "radix", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """What the user asked for. None means: decide from the model and this machine.
+
+    `model` is a .gguf file, a folder, or a catalogue name (None: the default model). `kv_cache_memory` is in
+    bytes. `watermark` is the share of all blocks kept free at admission. `policy_settings` are `--set` texts.
+    """
+
+    model: str | None = None
+    executor: str = "reference"
+    policy: str = "vllm"
+    policy_settings: Mapping[str, str] = field(default_factory=dict)
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 512
+    long_prefill_token_threshold: int = 0
+    max_model_len: int | None = None
+    block_size: int = 16
+    num_blocks: int | None = None
+    kv_cache_memory: int | None = None
+    watermark: float = 0.0
+    prefix_cache: str = "hashed"
+    seed: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check each value by itself; what depends on the model is checked when it is known."""
+        _whole("max_num_seqs", self.max_num_seqs, 1, 65_536)
+        _whole("max_num_batched_tokens", self.max_num_batched_tokens, 1, 1 << 20)
+        _whole("long_prefill_token_threshold", self.long_prefill_token_threshold, 0, 1 << 20)
+        _whole("block_size", self.block_size, 1, 4096)
+        if self.max_model_len is not None:
+            _whole("max_model_len", self.max_model_len, 2, 1 << 27)
+        if self.num_blocks is not None:
+            _whole("num_blocks", self.num_blocks, 1, 1 << 27)
+        if self.kv_cache_memory is not None:
+            _whole("kv_cache_memory", self.kv_cache_memory, 1, 1 << 50)
+        if self.num_blocks is not None and self.kv_cache_memory is not None:
+            raise BadSetting("num_blocks and kv_cache_memory both size the KV cache; give one of them")
+        if self.threads is not None:
+            _whole("threads", self.threads, 1, 1024)
+        if not 0.0 <= self.watermark <= 0.9:
+            raise BadSetting(f"watermark is {self.watermark}; it must be between 0 and 0.9")
+        if self.prefix_cache not in PREFIX_CACHES:
+            raise BadSetting(f"prefix_cache is {self.prefix_cache!r}; it must be one of {', '.join(PREFIX_CACHES)}")
+
+    def policy_defaults(self) -> dict[str, object]:
+        """The engine-wide limits, for policy parameters of the same names."""
+        return {
+            "max_num_seqs": self.max_num_seqs,
+            "max_num_batched_tokens": self.max_num_batched_tokens,
+            "long_prefill_token_threshold": self.long_prefill_token_threshold,
+            "watermark": self.watermark,
+        }
+
+
+def _whole(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadSetting(f"{name} is {value}; it must be a whole number between {low} and {high}")

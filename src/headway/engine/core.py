@@ -1,0 +1,94 @@
+"""The engine's heart: schedule, launch, commit. No threads, no I/O, no clock of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from headway.clock import Clock
+from headway.core import Batch, Event, FinishReason, Request, SequenceFinished
+from headway.errors import ExecutorFault
+from headway.executor.base import Executor, Pending
+from headway.sched import Scheduler
+
+log = logging.getLogger(__name__)
+
+Emit = Callable[[list[Event]], None]
+"""Receives what happened, in order, once per step."""
+
+
+class EngineCore:
+    """One scheduler, one executor, one loop body. The same code serves live and in virtual time."""
+
+    def __init__(self, scheduler: Scheduler, executor: Executor, clock: Clock, *listeners: Emit) -> None:
+        self.scheduler = scheduler
+        self.executor = executor
+        self.clock = clock
+        self._listeners = list(listeners)
+        self._max_pending = min(scheduler.policy.in_flight(), executor.capacity().in_flight)
+        self._pending: deque[tuple[Batch, Pending]] = deque()
+
+    def listen(self, listener: Emit) -> None:
+        """Send every later event to `listener` too."""
+        self._listeners.append(listener)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request."""
+        self.scheduler.submit(request, self.clock.now())
+
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
+        """End a request in whatever state it is; unknown or ended ones are left alone."""
+        self.scheduler.abort(request_id, self.clock.now(), reason)
+
+    def step(self) -> bool:
+        """Schedule one batch, run it, book the result. False when nothing was computed."""
+        batch = self.scheduler.schedule(self.clock.now())
+        if batch is not None:
+            self._launch(batch)
+        is_busy = batch is not None or bool(self._pending)
+        if self._pending and (batch is None or len(self._pending) >= self._max_pending):
+            self._commit_oldest()
+        self._hand_out(self.scheduler.close_step(self.clock.now()))
+        return is_busy
+
+    def flush_events(self) -> None:
+        """Hand out what happened between steps: arrivals and aborts."""
+        self._hand_out(self.scheduler.take_events())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request or a launched batch is left."""
+        return self.scheduler.has_work or bool(self._pending)
+
+    def check(self) -> None:
+        """Every part audits itself."""
+        self.scheduler.check()
+
+    def _launch(self, batch: Batch) -> None:
+        try:
+            self._pending.append((batch, self.executor.launch(batch)))
+        except ExecutorFault as fault:
+            self._fail(batch, fault)
+
+    def _commit_oldest(self) -> None:
+        batch, pending = self._pending.popleft()
+        try:
+            result = pending.result()
+        except ExecutorFault as fault:
+            self._fail(batch, fault)
+        else:
+            self.scheduler.commit(batch, result, self.clock.now())
+
+    def _fail(self, batch: Batch, fault: ExecutorFault) -> None:
+        """A step broke: its sequences at fault end with an error, the engine goes on."""
+        log.error("step %d failed: %s", batch.step, fault)
+        self.scheduler.fail(batch, fault.seq_ids, self.clock.now())
+
+    def _hand_out(self, events: list[Event]) -> None:
+        if not events:
+            return
+        if gone := [event.seq_id for event in events if isinstance(event, SequenceFinished)]:
+            self.executor.release(gone)
+        for listener in self._listeners:
+            listener(events)

@@ -1,0 +1,175 @@
+"""The one thread that owns a core: commands in, deltas out."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.core import Event, Finished, FinishReason, PromptScored, Rejected, Request
+from headway.core.result import Logprobs
+from headway.engine.core import EngineCore
+from headway.engine.outputs import Delta, Usage
+from headway.engine.text import TextStage
+
+log = logging.getLogger(__name__)
+
+IDLE_WAIT_S = 0.005
+"""How long to wait for a command when there is work that no policy wants to run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Queue a request."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End a request; idempotent, effective before the next step."""
+
+    request_id: str
+    reason: FinishReason = FinishReason.ABORT
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run something on the loop's thread between two steps."""
+
+    action: Callable[[EngineCore], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Abort everything and end the thread."""
+
+
+Command = Submit | Abort | Call | Quit
+
+
+@dataclass(slots=True)
+class Ended:
+    """A request is over; its usage."""
+
+    usage: Usage
+
+
+@dataclass(slots=True)
+class Refused:
+    """A queued request was refused after all."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Scored:
+    """Log probabilities of the prompt."""
+
+    logprobs: tuple[Logprobs, ...]
+
+
+@dataclass(slots=True)
+class Died:
+    """The loop ended by an error of ours; nothing more will come."""
+
+    error: BaseException
+
+
+Message = Delta | Ended | Refused | Scored | Died
+Deliver = Callable[[list[tuple[str, Message]]], None]
+
+
+class EngineLoop:
+    """Runs steps while there is work. Only its thread touches the core."""
+
+    def __init__(self, core: EngineCore, text: TextStage, deliver: Deliver) -> None:
+        self.core = core
+        self._text = text
+        self._deliver = deliver
+        self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="headway-engine", daemon=True)
+        self._quitting = False
+        self.died: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        """Give the loop something to do; safe from any thread."""
+        self._inbox.put(command)
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the thread's end; False when it still runs."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._quitting:
+                self._read_inbox()
+                self.core.flush_events()
+                if self.core.has_work and not self.core.step():
+                    self._wait(IDLE_WAIT_S)
+        except BaseException as error:
+            log.exception("the engine stopped")
+            self.died = error
+            self._deliver([("", Died(error))])
+            if not isinstance(error, Exception):
+                raise
+
+    def _read_inbox(self) -> None:
+        """Everything that waits; when there is nothing to compute, sleep until something comes."""
+        if not self.core.has_work:
+            self._obey(self._inbox.get())
+        while True:
+            try:
+                self._obey(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _wait(self, timeout_s: float) -> None:
+        try:
+            self._obey(self._inbox.get(timeout=timeout_s))
+        except queue.Empty:
+            return
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Submit(request):
+                self.core.submit(request)
+            case Abort(request_id, reason):
+                self.core.abort(request_id, reason)
+            case Call(action):
+                action(self.core)
+            case Quit():
+                for request_id in list(self.core.scheduler.queues.families):
+                    self.core.abort(request_id)
+                self.core.flush_events()
+                self._quitting = True
+
+    def on_events(self, events: list[Event]) -> None:
+        """The core's `emit`: turn a step's events into messages."""
+        messages: list[tuple[str, Message]] = list(self._text.deltas(events))
+        for event in events:
+            match event:
+                case PromptScored(request_id, logprobs):
+                    messages.insert(0, (request_id, Scored(logprobs)))
+                case Finished(request, _, num_output, num_cached, _):
+                    usage = Usage(num_prompt=request.num_prompt, num_output=num_output, num_cached=num_cached)
+                    messages.append((request.id, Ended(usage)))
+                case Rejected(request, reason, _):
+                    messages.append((request.id, Refused(reason)))
+                case _:
+                    pass
+        if messages:
+            self._deliver(messages)

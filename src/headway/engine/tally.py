@@ -1,0 +1,51 @@
+"""Totals since the start, counted from events."""
+
+from __future__ import annotations
+
+from headway.core import Admitted, Arrived, Event, Preempted, StepRecord, TokenEmitted
+from headway.engine.core import EngineCore
+from headway.engine.outputs import EngineStats
+
+
+class Tally:
+    """Counts prompt, cached and output tokens, preemptions and steps."""
+
+    def __init__(self) -> None:
+        self._num_prompt_tokens = 0
+        self._num_cached_tokens = 0
+        self._num_output_tokens = 0
+        self._num_preemptions = 0
+        self._num_steps = 0
+
+    def on_events(self, events: list[Event]) -> None:
+        """Add what happened."""
+        for event in events:
+            match event:
+                case TokenEmitted():
+                    self._num_output_tokens += 1
+                case Arrived(request, _):
+                    self._num_prompt_tokens += request.num_prompt
+                case Admitted(is_first=True, num_cached=num_cached):
+                    self._num_cached_tokens += num_cached
+                case Preempted():
+                    self._num_preemptions += 1
+                case StepRecord():
+                    self._num_steps += 1
+                case _:
+                    pass
+
+    def stats(self, core: EngineCore) -> EngineStats:
+        """The totals with a snapshot of queues and pool; each figure is right, together they may be a step apart."""
+        queues, kv = core.scheduler.queues, core.scheduler.kv
+        return EngineStats(
+            num_running=len(queues.running),
+            num_waiting=len(queues.waiting),
+            num_swapped=len(queues.swapped),
+            num_blocks=kv.num_blocks,
+            num_free_blocks=kv.num_free,
+            num_prompt_tokens=self._num_prompt_tokens,
+            num_cached_tokens=self._num_cached_tokens,
+            num_output_tokens=self._num_output_tokens,
+            num_preemptions=self._num_preemptions,
+            num_steps=self._num_steps,
+        )

@@ -1,0 +1,24 @@
+"""Scheduling: what runs in the next step, decided by a policy and carried out by the scheduler.
+
+Must not know: executors, clocks, threads; standard library only.
+Start reading at `scheduler`, then `policies/vllm`.
+"""
+
+from headway.sched.policy import Axes, PlanLimits, Policy
+from headway.sched.registry import POLICIES, choices_of, make_policy, parameters, policy_class
+from headway.sched.scheduler import Scheduler, StopRule
+from headway.sched.view import View
+
+__all__ = [
+    "POLICIES",
+    "Axes",
+    "PlanLimits",
+    "Policy",
+    "Scheduler",
+    "StopRule",
+    "View",
+    "choices_of",
+    "make_policy",
+    "parameters",
+    "policy_class",
+]

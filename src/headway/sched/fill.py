@@ -1,0 +1,130 @@
+"""Shared passes: a policy is a choice and an order of these.
+
+Each pass reads the view, spends its ledger and a budget, and adds to the plan. Nothing here has effects
+beyond these three, so passes compose and backtrack freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headway.core import Grant, Preemption, PreemptMethod, Requeue, Sequence, StepPlan
+from headway.sched.view import View
+
+NO_LIMIT = 1 << 62
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is left of a step: tokens to grant and sequences to hold."""
+
+    num_tokens: int = NO_LIMIT
+    num_seqs: int = NO_LIMIT
+
+    @classmethod
+    def of(cls, view: View, max_tokens: int | None, max_seqs: int | None) -> Budget:
+        """A whole step's budget; the sequences that run already use theirs."""
+        return cls(
+            NO_LIMIT if max_tokens is None else max_tokens,
+            NO_LIMIT if max_seqs is None else max_seqs - view.num_running,
+        )
+
+
+def capped(num_tokens: int, cap: int) -> int:
+    """`num_tokens`, at most `cap`; a cap of 0 means none."""
+    return min(num_tokens, cap) if cap > 0 else num_tokens
+
+
+def preempt(
+    plan: StepPlan,
+    view: View,
+    victim: Sequence,
+    method: PreemptMethod = PreemptMethod.RECOMPUTE,
+    requeue: Requeue = Requeue.FRONT,
+) -> bool:
+    """Plan to take `victim` off the device, undoing its grant; False when the host tier has no room for a swap."""
+    if method is PreemptMethod.SWAP:
+        if not view.ledger.give_back_swapped(victim):
+            return False
+    else:
+        view.ledger.give_back(victim)
+    plan.grants = [grant for grant in plan.grants if grant.seq is not victim]
+    plan.preemptions.append(Preemption(victim, method, requeue))
+    return True
+
+
+def grant(plan: StepPlan, budget: Budget, seq: Sequence, num_tokens: int) -> None:
+    """Book tokens that the ledger has taken already."""
+    plan.grants.append(Grant(seq, num_tokens))
+    budget.num_tokens -= num_tokens
+
+
+Victim = Callable[[list[Sequence]], Sequence]
+"""Picks whom to preempt among the running sequences that are left."""
+
+
+def youngest(candidates: list[Sequence]) -> Sequence:
+    """The last one admitted."""
+    return candidates[-1]
+
+
+def fill_running(
+    view: View, plan: StepPlan, budget: Budget, *, chunk: Callable[[Sequence], int], victim: Victim = youngest
+) -> None:
+    """Grant running sequences in order; where memory is short, preempt (recompute) until it suffices.
+
+    `chunk` caps a sequence's tokens. A sequence that must give way itself ends the pass. As vLLM V1,
+    ALGORITHMS §4 steps 1-3: a sequence with nothing to compute is passed over, not waited for.
+    """
+    left = [seq for seq in view.running if not seq.num_in_flight]
+    at = 0
+    while at < len(left) and budget.num_tokens > 0:
+        seq = left[at]
+        wanted = min(chunk(seq), budget.num_tokens)
+        if wanted <= 0:
+            at += 1
+            continue
+        while not view.ledger.take(seq, wanted):
+            loser = victim(left)
+            position = left.index(loser)
+            del left[position]
+            if position < at:
+                at -= 1
+                budget.num_tokens += sum(entry.num_tokens for entry in plan.grants if entry.seq is loser)
+            preempt(plan, view, loser)
+            budget.num_seqs += loser.num_branches
+            if loser is seq:
+                return
+        grant(plan, budget, seq, wanted)
+        at += 1
+
+
+def admit(
+    view: View,
+    plan: StepPlan,
+    budget: Budget,
+    queue: Iterable[Sequence],
+    *,
+    chunk: Callable[[Sequence, int], int],
+    reserve: Callable[[Sequence], int | None] = lambda _: None,
+    watermark_blocks: int = 0,
+) -> None:
+    """Admit waiting sequences in order, stopping at the first that does not fit (no overtaking).
+
+    `chunk(seq, budget)` says how many tokens to compute now, 0 to pass it over; `reserve` the tokens of memory
+    promised at admission (None: as it grows). `watermark_blocks` stay free.
+    """
+    for seq in queue:
+        if budget.num_tokens <= 0 or budget.num_seqs < seq.num_branches:
+            return
+        wanted = chunk(seq, budget.num_tokens)
+        if wanted <= 0:
+            continue
+        if not view.ledger.take(seq, wanted, reserve(seq)):
+            return
+        if view.ledger.num_free < watermark_blocks:
+            view.ledger.give_back(seq)
+            return
+        budget.num_seqs -= seq.num_branches
+        grant(plan, budget, seq, wanted)

@@ -1,0 +1,67 @@
+"""The contract of a scheduling policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headway.core import Event, Sequence, StepPlan
+from headway.sched.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLimits:
+    """What a policy promises never to exceed in one step; None where it promises nothing.
+
+    `max_seqs` bounds the sequences on the device after the step. With `decodes_exempt`, decodes alone may
+    exceed `max_tokens`, but nothing may be added to them then (Sarathi-Serve). `max_total` is the longest
+    sequence, prompt + output, that it can ever schedule; the server promises no longer context.
+    """
+
+    max_tokens: int | None = None
+    max_seqs: int | None = None
+    max_total: int | None = None
+    decodes_exempt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """The four answers in which policies differ."""
+
+    order: str
+    sharing: str
+    reservation: str
+    shortage: str
+
+
+class Policy:
+    """A pure planner: reads a view, spends its ledger, returns a plan. Base with empty hooks.
+
+    A policy never touches the pool, the clock, metrics or a sequence. `Params` is a frozen dataclass whose
+    fields carry `help` in their metadata; the registry fills it from `--set` and the engine's limits.
+    """
+
+    Params: ClassVar[type[Any]]
+    axes: ClassVar[Axes]
+    source: ClassVar[str]
+    honours_priority: ClassVar[bool] = False
+
+    def limits(self) -> PlanLimits:
+        """What its plans keep to; every plan is checked against it."""
+        return PlanLimits()
+
+    def in_flight(self) -> int:
+        """Batches that it wants pending at once."""
+        return 1
+
+    def plan(self, view: View) -> StepPlan:
+        """Decide one step."""
+        raise NotImplementedError
+
+    def on_event(self, event: Event) -> None:
+        """Hear what happened, for counters of its own."""
+
+    def let_go(self, ended: list[Sequence], running: list[Sequence]) -> list[Sequence]:
+        """Which ended sequences to release after a step: all, unless a batch is returned as one."""
+        del running
+        return ended

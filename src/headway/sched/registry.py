@@ -1,0 +1,101 @@
+"""Policies by name. A registry is a dict of strings; a policy is imported when it is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import importlib
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from headway.errors import BadSetting
+from headway.sched.policy import Policy
+
+POLICIES = {
+    "vllm": "headway.sched.policies.vllm:Vllm",
+}
+
+
+def policy_class(name: str) -> type[Policy]:
+    """The class behind a policy's name, or behind `module:Class` of a user's own package.
+
+    Raises `BadSetting` naming the known policies when there is none.
+    """
+    path = POLICIES.get(name, name)
+    module_name, colon, class_name = path.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, POLICIES, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise BadSetting(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(POLICIES))}, or module:Class")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadSetting(f"policy {name!r} cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise BadSetting(f"policy {name!r} is not a subclass of headway.sched.Policy")
+    return found
+
+
+def make_policy(name: str, settings: Mapping[str, str], defaults: Mapping[str, object] | None = None) -> Policy:
+    """Build a policy from `--set` texts; `defaults` are engine-wide limits that fill parameters of equal name.
+
+    Raises `BadSetting` for an unknown policy or parameter, a value of the wrong type, or a contradiction.
+    """
+    found = policy_class(name)
+    fields = {field.name: field for field in parameters(found)}
+    for key in settings:
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise BadSetting(f"policy {name!r} has no parameter {key!r}; known: {known}")
+    values = {key: value for key, value in (defaults or {}).items() if key in fields and value is not None}
+    hints = typing.get_type_hints(found.Params)
+    values.update({key: _parse(key, text, hints[key]) for key, text in settings.items()})
+    policy: Policy = found(found.Params(**values))  # type: ignore[call-arg]  # every policy takes its Params
+    return policy
+
+
+def parameters(policy: type[Policy]) -> tuple[dataclasses.Field[Any], ...]:
+    """A policy's parameters with defaults and help texts (`metadata["help"]`)."""
+    return dataclasses.fields(policy.Params)
+
+
+def choices_of(kind: object) -> list[str]:
+    """The words that a parameter of this type accepts; empty when it is not a choice."""
+    if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
+        return [str(member) for member in kind]
+    if typing.get_origin(kind) is typing.Literal:
+        return [str(word) for word in typing.get_args(kind)]
+    return []
+
+
+_WORDS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+
+
+def _parse(key: str, text: str, kind: object) -> object:
+    """A parameter's value from its text; `none` gives None where the type allows it."""
+    if isinstance(kind, types.UnionType):
+        if type(None) in kind.__args__ and text.lower() in ("none", ""):
+            return None
+        kind = next(part for part in kind.__args__ if part is not type(None))
+    if words := choices_of(kind):
+        if text not in words:
+            raise BadSetting(f"{key} is {text!r}; it must be one of {', '.join(words)}")
+        return kind(text) if isinstance(kind, type) else text
+    if kind is bool:
+        if text.lower() not in _WORDS:
+            raise BadSetting(f"{key} is {text!r}; it must be true or false")
+        return _WORDS[text.lower()]
+    if kind is str:
+        return text
+    assert kind in (int, float), f"parameter {key} has a type that cannot be set from text: {kind}"
+    try:
+        value = int(text) if kind is int else float(text)
+    except ValueError:
+        raise BadSetting(f"{key} is {text!r}; it must be {'a whole number' if kind is int else 'a number'}") from None
+    if not math.isfinite(value):
+        raise BadSetting(f"{key} is {text!r}; it must be finite")
+    return value

@@ -1,0 +1,232 @@
+"""The scheduler: owns the queues, asks the policy, carries the plan out, books the result.
+
+It is the only writer of sequences. One thread calls it. A step is `schedule`, the executor's run, `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+
+from headway.core import (
+    Arrived,
+    Batch,
+    Event,
+    Finished,
+    FinishReason,
+    Logprobs,
+    Place,
+    PromptScored,
+    Rejected,
+    Request,
+    Sequence,
+    SequenceFinished,
+    StepRecord,
+    StepResult,
+    Token,
+    TokenEmitted,
+)
+from headway.kv import KVCache, Ledger
+from headway.sched.policy import Policy
+from headway.sched.queues import Queues
+from headway.sched.stepping import Stepper
+from headway.sched.validate import check_plan
+from headway.sched.view import View
+
+StopRule = Callable[[Sequence], FinishReason | None]
+"""Asked after each token, which is in `token_ids` already: does the sequence end here?"""
+
+
+class Scheduler:
+    """Queues, policy and KV accounting of one engine."""
+
+    def __init__(self, policy: Policy, kv: KVCache, stop: StopRule, *, name: str = "") -> None:
+        self.policy = policy
+        self.kv = kv
+        self.queues = Queues()
+        self._stop = stop
+        self._name = name or type(policy).__name__.lower()
+        self._stepper = Stepper(self.queues, kv)
+        self._limits = policy.limits()
+        self._step = 0
+        self._record = StepRecord(0, 0.0)
+        self._events: list[Event] = []
+        self._scores: dict[str, list[Logprobs]] = {}
+        self._aborted_in_flight: list[Sequence] = []
+
+    def submit(self, request: Request, now_s: float) -> None:
+        """Queue a request. Whether it can ever fit was checked at the door."""
+        self.queues.open(request)
+        self._events.append(Arrived(request, now_s))
+
+    def abort(self, request_id: str, now_s: float, reason: FinishReason = FinishReason.ABORT) -> bool:
+        """End all choices of a request in whatever state; False when it is not (or no longer) here.
+
+        Its blocks are free on return, but for a sequence in flight: there they follow when its batch returns.
+        """
+        family = self.queues.families.get(request_id)
+        if family is None:
+            return False
+        for seq in [seq for seq in family.members if seq.place is not Place.GONE]:
+            if seq.place is not Place.ENDED:
+                self._end(seq, reason, now_s)
+            if seq.num_in_flight:
+                self._aborted_in_flight.append(seq)
+            else:
+                self._let_go(seq, now_s)
+        return True
+
+    def schedule(self, now_s: float) -> Batch | None:
+        """Plan one step and carry the plan out; None when it computes nothing.
+
+        Raises `PolicyFault`, before anything happened, when the plan breaks the policy's own limits.
+        """
+        queues = self.queues
+        self._record = record = StepRecord(self._step, now_s)
+        self._step += 1
+        ledger = Ledger(self.kv)
+        view = View(now_s, record.step, queues.waiting, queues.running, queues.swapped, queues.ended, ledger)
+        plan = self.policy.plan(view)
+        check_plan(plan, view, self._limits, self._name)
+        for seq, reason in plan.rejected:
+            self._reject(seq, reason, now_s)
+        batch = self._stepper.carry_out(plan, ledger, record, self._events)
+        record.notes = plan.notes
+        record.num_running, record.num_waiting = len(queues.running), len(queues.waiting)
+        record.num_swapped = len(queues.swapped)
+        return batch if batch.lanes or batch.swap_out or batch.num_wasted_rows else None
+
+    def commit(self, batch: Batch, result: StepResult, now_s: float) -> None:
+        """Book what a batch computed: counters, cache, tokens, endings."""
+        for grant, lane in zip(batch.grants, batch.lanes, strict=True):
+            seq = grant.seq
+            seq.num_in_flight = 0
+            if seq.finish_reason is not None:  # aborted while in flight
+                self._stepper.drop_branches(seq.id)
+                continue
+            seq.num_computed += grant.num_tokens
+            self.kv.publish(seq.id, seq.token_ids, seq.num_computed, seq.request.cache_salt)
+            if lane.prompt_logprobs is not None:
+                self._score(seq, lane.start, result.prompt_logprobs.get(seq.id, []))
+            if lane.draws:
+                for member in self._fork(seq):
+                    self._append(member, result.tokens[member.id], now_s)
+        self._release_ended(now_s)
+
+    def fail(self, batch: Batch, seq_ids: tuple[str, ...], now_s: float) -> None:
+        """A step broke: end the sequences at fault (all of the batch when unknown); the others compute it again."""
+        culprits = set(seq_ids) or {grant.seq.id for grant in batch.grants}
+        for grant in batch.grants:
+            grant.seq.num_in_flight = 0
+            self._stepper.drop_branches(grant.seq.id)
+        for grant in batch.grants:
+            if grant.seq.id in culprits:
+                self.abort(grant.seq.request.id, now_s, FinishReason.ERROR)
+        self._release_ended(now_s)
+
+    def close_step(self, now_s: float) -> list[Event]:
+        """Everything that happened since the last call, the step's record last; the policy hears it too."""
+        self._record.end_s = now_s
+        events, self._events = [*self._events, self._record], []
+        self._record = StepRecord(self._step, now_s)  # what happens between steps is told by events alone
+        for event in events:
+            self.policy.on_event(event)
+        return events
+
+    def take_events(self) -> list[Event]:
+        """Everything that happened outside a step since the last call (arrivals, aborts)."""
+        events, self._events = self._events, []
+        for event in events:
+            self.policy.on_event(event)
+        return events
+
+    def skip(self, num_steps: int) -> None:
+        """Count steps in which nothing was there to do (tapes number units)."""
+        self._step += num_steps
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is waiting, running, swapped or held."""
+        return not self.queues.is_empty
+
+    def check(self) -> None:
+        """Queues, blocks and counters agree."""
+        self.queues.check()
+        self.kv.check()
+        for seq in chain(self.queues.running, self.queues.ended):
+            assert self.kv.num_held(seq.id) >= self.kv.blocks_for(seq.num_computed), f"{seq.id} lacks blocks"
+
+    def _score(self, seq: Sequence, start: int, scores: list[Logprobs]) -> None:
+        """Collect prompt log probabilities row by row; announce them when the prompt is done."""
+        collected = self._scores.setdefault(seq.id, [])
+        del collected[start:]  # a preemption may have sent the prefill back
+        collected += scores
+        if seq.num_computed >= seq.num_prompt:
+            rows = self._scores.pop(seq.id)[: seq.num_prompt - 1]
+            self._events.append(PromptScored(seq.request.id, tuple(rows)))
+
+    def _fork(self, seq: Sequence) -> list[Sequence]:
+        """The sequences that draw from a lane: itself, and the other choices when its prompt was just computed."""
+        children = self._stepper.take_branches(seq.id)
+        for child in children:
+            child.num_computed, child.num_cached = seq.num_computed, seq.num_cached
+            self.kv.fork(seq.id, child.id)
+            self.queues.join(child, seq)
+        seq.num_branches = 1
+        return [seq, *children]
+
+    def _append(self, seq: Sequence, tokens: list[Token], now_s: float) -> None:
+        for token in tokens:
+            seq.token_ids.append(token.token_id)
+            self._events.append(
+                TokenEmitted(
+                    seq.id, seq.request.id, seq.choice, seq.num_output - 1, token.token_id, now_s, token.logprobs
+                )
+            )
+            if (reason := self._stop(seq)) is not None:
+                self._end(seq, reason, now_s)
+                return
+
+    def _end(self, seq: Sequence, reason: FinishReason, now_s: float) -> None:
+        seq.finish_reason = reason
+        self.queues.move(seq, Place.ENDED)
+        self._events.append(SequenceFinished(seq.id, seq.request.id, seq.choice, reason, now_s))
+
+    def _release_ended(self, now_s: float) -> None:
+        for seq in self._aborted_in_flight:
+            if not seq.num_in_flight:
+                self._let_go(seq, now_s)
+        self._aborted_in_flight = [seq for seq in self._aborted_in_flight if seq.num_in_flight]
+        if self.queues.ended:
+            ended = [seq for seq in self.queues.ended if not seq.num_in_flight]
+            for seq in list(self.policy.let_go(ended, self.queues.running)):
+                self._let_go(seq, now_s)
+
+    def _let_go(self, seq: Sequence, now_s: float) -> None:
+        """Free an ended sequence's blocks; with the last one its request is over."""
+        if self.kv.holds(seq.id):
+            self.kv.release(seq.id)
+        self.queues.move(seq, Place.GONE)
+        self._stepper.forget(seq.id)
+        self._scores.pop(seq.id, None)
+        self._record.finished.append(seq.id)
+        family = self.queues.families[seq.request.id]
+        if family.is_over:
+            self.queues.close(seq.request.id)
+            num_output = sum(member.num_output for member in family.members)
+            reason = _worst(member.finish_reason for member in family.members)
+            self._events.append(Finished(seq.request, reason, num_output, family.num_cached, now_s))
+
+    def _reject(self, seq: Sequence, reason: str, now_s: float) -> None:
+        assert seq.place is Place.WAITING, f"{seq.id} cannot be rejected: it is {seq.place.value}"
+        seq.finish_reason = FinishReason.ABORT
+        self.queues.move(seq, Place.GONE)
+        self.queues.close(seq.request.id)
+        self._record.rejected.append(seq.id)
+        self._events.append(Rejected(seq.request, reason, now_s))
+
+
+def _worst(reasons: Iterable[FinishReason | None]) -> FinishReason:
+    """One word for a request with several choices: a failure outweighs an abort, that a length, that a stop."""
+    ranks = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.ABORT, FinishReason.ERROR)
+    return max((reason for reason in reasons if reason is not None), key=ranks.index)

@@ -1,0 +1,142 @@
+"""Carrying out a plan: queues and blocks move, and a batch comes out."""
+
+from __future__ import annotations
+
+from headway.core import (
+    Admitted,
+    Batch,
+    Draw,
+    Event,
+    Grant,
+    Lane,
+    Place,
+    Preempted,
+    Preemption,
+    PreemptMethod,
+    Requeue,
+    Resumed,
+    Sequence,
+    StepPlan,
+    StepRecord,
+)
+from headway.kv import KVCache, Ledger
+from headway.sched.queues import Queues
+
+
+class Stepper:
+    """Turns checked plans into batches. The order is the ledger's: release, swap in, admit, extend."""
+
+    def __init__(self, queues: Queues, kv: KVCache) -> None:
+        self._queues = queues
+        self._kv = kv
+        self._draws: dict[str, Draw] = {}
+        self._branches: dict[str, list[Sequence]] = {}
+
+    def carry_out(self, plan: StepPlan, ledger: Ledger, record: StepRecord, events: list[Event]) -> Batch:
+        """Move queues and blocks as the plan says; the plan was checked, so nothing here can fail."""
+        batch = Batch(record.step, [], grants=plan.grants, num_wasted_rows=len(plan.wasted))
+        for entry in plan.preemptions:
+            self._preempt(entry, batch, record, events)
+        for seq in plan.swap_ins:
+            batch.swap_in += self._kv.swap_in(seq.id)
+            self._queues.move(seq, Place.RUNNING)
+            record.swapped_in.append(seq.id)
+            events.append(Resumed(seq.id, seq.request.id, record.start_s))
+        for grant in plan.grants:
+            if grant.seq.place is Place.WAITING:
+                self._admit(grant.seq, ledger, record, events)
+        for seq_id, num_blocks in ledger.reservations().items():
+            self._kv.reserve(seq_id, num_blocks)
+        for grant in plan.grants:
+            batch.lanes.append(self._lane(grant, batch))
+            record.grants[grant.seq.id] = grant.num_tokens
+            if grant.padding:
+                record.padding[grant.seq.id] = grant.padding
+        record.wasted_rows = {seq.id: 1 for seq in plan.wasted}
+        record.free_blocks = self._kv.num_free
+        return batch
+
+    def forget(self, seq_id: str) -> None:
+        """Drop what is kept for a sequence that is gone."""
+        self._draws.pop(seq_id, None)
+        self.drop_branches(seq_id)
+
+    def take_branches(self, seq_id: str) -> list[Sequence]:
+        """The other choices that drew from this sequence's last lane; they begin to live now."""
+        return self._branches.pop(seq_id, [])
+
+    def drop_branches(self, seq_id: str) -> None:
+        """The lane came to nothing: its other choices were never born."""
+        for child in self._branches.pop(seq_id, []):
+            self._draws.pop(child.id, None)
+
+    def _preempt(self, entry: Preemption, batch: Batch, record: StepRecord, events: list[Event]) -> None:
+        seq = entry.seq
+        match entry.method:
+            case PreemptMethod.RECOMPUTE:
+                self._kv.release(seq.id)
+                seq.num_computed = 0
+                self._wait_again(seq, entry.requeue)
+                record.preempted.append(seq.id)
+            case PreemptMethod.PARTIAL:
+                self._kv.trim(seq.id, entry.keep_tokens)
+                seq.num_computed = min(seq.num_computed, entry.keep_tokens)
+                self._wait_again(seq, entry.requeue)
+                record.preempted.append(seq.id)
+            case PreemptMethod.SWAP:
+                batch.swap_out += self._kv.swap_out(seq.id)
+                self._queues.move(seq, Place.SWAPPED)
+                record.swapped_out.append(seq.id)
+        seq.num_preemptions += 1
+        events.append(Preempted(seq.id, seq.request.id, entry.method, record.start_s))
+
+    def _wait_again(self, seq: Sequence, requeue: Requeue) -> None:
+        if requeue is Requeue.FRONT:
+            self._queues.move_to_front(seq)
+        else:
+            self._queues.move(seq, Place.WAITING)
+
+    def _admit(self, seq: Sequence, ledger: Ledger, record: StepRecord, events: list[Event]) -> None:
+        is_first = seq.num_preemptions == 0
+        if not self._kv.holds(seq.id):
+            hit = ledger.hit(seq)
+            self._kv.admit(seq.id, hit)
+            seq.num_computed = hit.num_tokens
+            if is_first:
+                seq.num_cached = self._queues.families[seq.request.id].num_cached = hit.num_tokens
+        self._queues.move(seq, Place.RUNNING)
+        events.append(Admitted(seq.id, seq.request.id, seq.num_computed, is_first, record.start_s))
+
+    def _lane(self, grant: Grant, batch: Batch) -> Lane:
+        seq = grant.seq
+        start, stop = seq.num_computed, seq.num_computed + grant.num_tokens
+        batch.copies += self._kv.extend(seq.id, start, stop)
+        seq.num_in_flight = grant.num_tokens
+        is_last = stop == len(seq.token_ids)
+        lane = Lane(
+            seq.id,
+            seq.token_ids[start:stop],
+            start,
+            self._kv.block_table(seq.id),
+            self._draws_of(seq) if is_last else (),
+            padding=grant.padding,
+        )
+        if (scores := seq.request.params.prompt_logprobs) is not None and not seq.num_output:
+            lane.prompt_logprobs = scores
+            lane.next_id = None if is_last else seq.token_ids[stop]
+        return lane
+
+    def _draws_of(self, seq: Sequence) -> tuple[Draw, ...]:
+        if seq.num_branches == 1:
+            return (self._draw(seq),)
+        children = [Sequence(seq.request, choice) for choice in range(1, seq.num_branches)]
+        self._branches[seq.id] = children
+        return (self._draw(seq), *(self._draw(child) for child in children))
+
+    def _draw(self, seq: Sequence) -> Draw:
+        if (draw := self._draws.get(seq.id)) is None:
+            request = seq.request
+            seed = request.params.seed or 0
+            draw = Draw(seq.id, request.params, seed, seq.choice, seq.token_ids, request.num_prompt, request.eos_ids)
+            self._draws[seq.id] = draw
+        return draw

@@ -1,0 +1,63 @@
+"""The one place where a plan is checked, before anything happens."""
+
+from __future__ import annotations
+
+from headway.core import Place, StepPlan
+from headway.errors import PolicyFault
+from headway.sched.policy import PlanLimits
+from headway.sched.view import View
+
+
+def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:
+    """Raise `PolicyFault` unless the plan is sound: known sequences, each once, paid for, within the limits."""
+    leaving = {entry.seq.id for entry in plan.preemptions}
+    returning = {seq.id for seq in plan.swap_ins}
+    granted: set[str] = set()
+    num_new = sum(seq.num_branches for seq in plan.swap_ins)
+    for grant in plan.grants:
+        seq = grant.seq
+        if seq.id in granted:
+            raise PolicyFault(policy, f"two grants for {seq.id}")
+        granted.add(seq.id)
+        if seq.num_in_flight:
+            raise PolicyFault(policy, f"{seq.id} is still in flight")
+        if seq.place is Place.WAITING:
+            num_new += seq.num_branches
+        elif seq.place is not Place.RUNNING and seq.id not in returning:
+            raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be computed")
+        elif seq.id in leaving:
+            num_new += seq.num_branches
+        if not 1 <= grant.num_tokens <= view.ledger.num_pending(seq):
+            raise PolicyFault(
+                policy,
+                f"{grant.num_tokens} tokens granted to {seq.id}, which has {view.ledger.num_pending(seq)} pending",
+            )
+        if view.ledger.taken(seq) < grant.num_tokens:
+            raise PolicyFault(policy, f"{seq.id} was granted {grant.num_tokens} tokens without taking their blocks")
+    _check_leaving(plan, policy)
+    _check_totals(plan, limits, policy)
+    left = sum(entry.seq.num_branches for entry in plan.preemptions if entry.seq.place is Place.RUNNING)
+    if limits.max_seqs is not None and num_new and view.num_running - left + num_new > limits.max_seqs:
+        raise PolicyFault(policy, f"{view.num_running - left + num_new} sequences, limit {limits.max_seqs}")
+
+
+def _check_leaving(plan: StepPlan, policy: str) -> None:
+    ids = [entry.seq.id for entry in plan.preemptions]
+    if len(set(ids)) != len(ids):
+        raise PolicyFault(policy, f"a sequence is preempted twice: {ids}")
+    for entry in plan.preemptions:
+        if entry.seq.num_in_flight:
+            raise PolicyFault(policy, f"{entry.seq.id} is in flight and cannot be preempted")
+        if entry.seq.place not in (Place.RUNNING, Place.WAITING):
+            raise PolicyFault(policy, f"{entry.seq.id} is {entry.seq.place.value} and cannot be preempted")
+    for seq in plan.swap_ins:
+        if seq.place is not Place.SWAPPED:
+            raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be swapped in")
+
+
+def _check_totals(plan: StepPlan, limits: PlanLimits, policy: str) -> None:
+    if limits.max_tokens is None or plan.num_tokens <= limits.max_tokens:
+        return
+    if limits.decodes_exempt and all(grant.num_tokens == 1 for grant in plan.grants):
+        return
+    raise PolicyFault(policy, f"{plan.num_tokens} tokens granted, budget {limits.max_tokens}")

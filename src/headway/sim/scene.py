@@ -1,0 +1,144 @@
+"""Scenes: small workloads written by hand, for tapes. The format is DESIGN §5's."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import BadSetting
+
+MAX_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SceneRequest:
+    """One request of a scene. Times are units. `max_output` is what admission believes, at least `output`."""
+
+    id: str
+    arrival: float
+    prompt: int
+    output: int
+    max_output: int
+    tenant: str = ""
+    weight: float = 1.0
+    priority: int = 0
+    deadline: float | None = None
+    ttft: float | None = None
+    predicted: int | None = None
+    n: int = 1
+    prefix_group: str = ""
+    prefix_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A block pool and the requests that meet it, in the file's order."""
+
+    block_size: int
+    num_blocks: int
+    requests: tuple[SceneRequest, ...]
+    host_blocks: int | None = None
+
+    @property
+    def has_prefixes(self) -> bool:
+        """Whether any requests share their first tokens."""
+        return any(request.prefix_group for request in self.requests)
+
+
+def load_scene(path: Path) -> Scene:
+    """Read a scene file. Raises `BadSetting` saying what is wrong and where."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read scene {path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        content = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadSetting(f"{path} is not JSON: {error}") from error
+    return parse_scene(content)
+
+
+def parse_scene(content: object) -> Scene:
+    """A scene from its JSON content. Raises `BadSetting` naming the field, the value and what is allowed."""
+    scene = _mapping(content, "a scene")
+    _known(scene, {"block_size", "num_blocks", "host_blocks", "requests"}, "scene")
+    entries = scene.get("requests")
+    if not isinstance(entries, list) or not entries:
+        raise BadSetting("scene: requests must be a list with at least one request")
+    requests = tuple(_request(entry, position) for position, entry in enumerate(entries))
+    ids = [request.id for request in requests]
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        raise BadSetting(f"scene: request id {min(twice)!r} is used more than once")
+    return Scene(
+        block_size=_whole(scene, "block_size", "scene", low=1),
+        num_blocks=_whole(scene, "num_blocks", "scene", low=1),
+        host_blocks=_whole(scene, "host_blocks", "scene", low=0) if scene.get("host_blocks") is not None else None,
+        requests=requests,
+    )
+
+
+_FIELDS = {
+    *("id", "arrival", "prompt", "output", "max_output", "tenant", "weight", "priority", "deadline", "ttft"),
+    *("predicted", "n", "prefix"),
+}
+
+
+def _request(content: object, position: int) -> SceneRequest:
+    where = f"request {position}"
+    entry = _mapping(content, where)
+    _known(entry, _FIELDS, where)
+    name = entry.get("id")
+    if not isinstance(name, str) or not name:
+        raise BadSetting(f"{where}: id must be a text of at least one character, not {name!r}")
+    where = f"request {name!r}"
+    prompt, output = _whole(entry, "prompt", where, low=1), _whole(entry, "output", where, low=1)
+    prefix = _mapping(entry.get("prefix", {}), f"{where}: prefix")
+    _known(prefix, {"group", "tokens"}, f"{where}: prefix")
+    return SceneRequest(
+        id=name,
+        arrival=_number(entry, "arrival", where, low=0.0) or 0.0,
+        prompt=prompt,
+        output=output,
+        max_output=_whole(entry, "max_output", where, low=output, default=output),
+        tenant=str(entry.get("tenant", "")),
+        weight=_number(entry, "weight", where, low=1e-6) or 1.0,
+        priority=_whole(entry, "priority", where, low=-(2**31), default=0),
+        deadline=_number(entry, "deadline", where, low=0.0),
+        ttft=_number(entry, "ttft", where, low=0.0),
+        predicted=_whole(entry, "predicted", where, low=0) if entry.get("predicted") is not None else None,
+        n=_whole(entry, "n", where, low=1, high=128, default=1),
+        prefix_group=str(prefix.get("group", "")),
+        prefix_tokens=_whole(prefix, "tokens", f"{where}: prefix", low=0, high=prompt) if prefix else 0,
+    )
+
+
+def _mapping(content: object, what: str) -> Mapping[str, object]:
+    if not isinstance(content, dict):
+        raise BadSetting(f"{what} must be a JSON object, not {type(content).__name__}")
+    return content
+
+
+def _known(entry: Mapping[str, object], known: set[str], where: str) -> None:
+    if unknown := set(entry) - known:
+        raise BadSetting(f"{where}: unknown field {min(unknown)!r}; known: {', '.join(sorted(known))}")
+
+
+def _whole(
+    entry: Mapping[str, object], key: str, where: str, *, low: int, high: int = MAX_TOKENS, default: int | None = None
+) -> int:
+    value = entry.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadSetting(f"{where}: {key} is {value!r}; it must be a whole number between {low} and {high}")
+    return value
+
+
+def _number(entry: Mapping[str, object], key: str, where: str, *, low: float) -> float | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < low:
+        raise BadSetting(f"{where}: {key} is {value!r}; it must be a number of at least {low:g}")
+    return float(value)

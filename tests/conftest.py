@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import headway
+from headway.errors import BadModelFile
+from headway.models.catalogue import resolve_model
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,3 +48,12 @@ def shared_data():
     if not path.is_dir():
         pytest.skip(f"no shared data at {path}; set HEADWAY_SHARED to the folder that holds data/")
     return path
+
+
+@pytest.fixture(scope="session")
+def model_path():
+    """Path of the default model, fetched on first use; without it tests are skipped, in CI they fail."""
+    try:
+        return resolve_model()
+    except BadModelFile as error:
+        skip_or_fail(f"the default model cannot be had: {error}")

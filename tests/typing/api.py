@@ -13,7 +13,7 @@ def offline() -> list[str]:
 
 def chat() -> str:
     """A conversation in OpenAI's shape."""
-    answer = LLM().chat([{"role": "user", "content": "What is the capital of France?"}])
+    answer = LLM().chat([{"role": "user", "content": "What is the capital of France?"}])[0]
     first = answer.choices[0]
     num_tokens: int = answer.usage.num_prompt + answer.usage.num_output
     return f"{first.text} ({first.finish_reason}, {num_tokens} tokens, headway {__version__})"

@@ -1,0 +1,258 @@
+"""What-if accounting for one planning pass: what would fit, if somebody gave way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Run
+from dataclasses import dataclass, field
+
+from headway.core import Sequence
+from headway.kv.holdings import Holdings
+from headway.kv.prefix import Hit
+
+
+@dataclass(slots=True, eq=False)
+class _Account:
+    """What one sequence will hold when the plan is carried out.
+
+    `base` are blocks that exist now and stay or become its own; `num_blocks` its table's length in the end.
+    `written` are those of `base` that it writes to and that others might share.
+    """
+
+    base: Run[int]
+    start: int  # tokens computed or found in the cache
+    num_blocks: int
+    num_promised: int = 0
+    written: list[int] = field(default_factory=list)
+
+    @property
+    def num_new(self) -> int:
+        """Blocks taken from the free ones, copies apart."""
+        return max(self.num_blocks, self.num_promised) - len(self.base)
+
+
+class Ledger:
+    """Says what fits; touches nothing. Made anew for each planning pass, and free to backtrack.
+
+    After any takes and give-backs, `num_free` is what `KVCache.num_free` will be once the plan is carried out
+    in the order that `KVCache` states, whatever the order within each kind.
+
+    A block that R tables hold and W of them write to costs min(W + 1, R) blocks: each writer but the last
+    needs a copy, unless somebody goes on reading. Everything else is sums.
+    """
+
+    def __init__(self, kv: Holdings) -> None:
+        self.block_size = kv.block_size
+        self._kv = kv
+        self._tables = kv.tables
+        self._free = kv.num_free
+        self._host_free = kv.num_host_free
+        self._num_taken = 0
+        self._taken: dict[str, int] = {}
+        self._accounts: dict[str, _Account] = {}
+        self._gone: set[str] = set()  # tables given back whole
+        self._swapped_out: dict[str, int] = {}
+        self._hits: dict[str, Hit] = {}
+        self._refs: dict[int, int] = {}  # tables that will hold a block, where that differs from now
+        self._writers: dict[int, int] = {}
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that are still to be had."""
+        return self._free
+
+    @property
+    def num_blocks(self) -> int:
+        return self._kv.num_blocks
+
+    @property
+    def num_taken(self) -> int:
+        """Tokens taken in this pass, by all sequences."""
+        return self._num_taken
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """Blocks that hold `num_tokens` tokens."""
+        return -(-num_tokens // self.block_size)
+
+    def taken(self, seq: Sequence) -> int:
+        """Tokens taken for this sequence in this pass."""
+        return self._taken.get(seq.id, 0)
+
+    def num_held(self, seq: Sequence) -> int:
+        """Length that the sequence's block table will have."""
+        if (account := self._accounts.get(seq.id)) is not None:
+            return account.num_blocks
+        return 0 if seq.id in self._gone else self._kv.num_held(seq.id)
+
+    def hit(self, seq: Sequence) -> Hit:
+        """What the prefix cache holds of a sequence; looked up once per pass.
+
+        A request that wants log probabilities of its prompt needs every row computed: it never hits.
+        """
+        hit = self._hits.get(seq.id)
+        if hit is None:
+            request = seq.request
+            wants_rows = request.params.prompt_logprobs is not None
+            hit = Hit.EMPTY if wants_rows else self._kv.match(seq.token_ids, request.cache_salt)
+            self._hits[seq.id] = hit
+        return hit
+
+    def num_pending(self, seq: Sequence) -> int:
+        """Tokens known and neither computed nor, before an admission, found in the cache; takes do not lower it."""
+        return len(seq.token_ids) - self._start(seq)
+
+    def reservations(self) -> dict[str, int]:
+        """Blocks promised by this pass, by sequence id: what `KVCache.reserve` is to be told."""
+        return {seq_id: account.num_promised for seq_id, account in self._accounts.items() if account.num_promised}
+
+    def take(self, seq: Sequence, num_tokens: int, reserve: int | None = None) -> bool:
+        """Take blocks for `num_tokens` more tokens; False, and nothing is changed, when they do not fit.
+
+        A sequence without a table is admitted with its hit, which is pinned from then on. With `reserve` it
+        is promised room for that many tokens in all.
+        """
+        if reserve is None and self._is_covered(seq, num_tokens):
+            self._taken[seq.id] = self._taken.get(seq.id, 0) + num_tokens
+            self._num_taken += num_tokens
+            return True
+        if seq.id in self._swapped_out:
+            return False
+        is_new = seq.id not in self._accounts
+        account = self._open(seq)
+        if self._grow(account, self._taken.get(seq.id, 0), num_tokens, reserve):
+            self._taken[seq.id] = self._taken.get(seq.id, 0) + num_tokens
+            self._num_taken += num_tokens
+            return True
+        if is_new and not self._has_table(seq.id):
+            self._close(seq.id)
+        return False
+
+    def give_back(self, seq: Sequence, num_tokens: int | None = None) -> None:
+        """Undo what this pass took, and free what a sequence with a table holds behind `num_tokens`; None frees all.
+
+        Blocks that others hold stay taken. Given back whole, the sequence may be taken again, as an admission.
+        """
+        seq_id = seq.id
+        self._num_taken -= self._taken.pop(seq_id, 0)
+        self._host_free += self._swapped_out.pop(seq_id, 0)
+        if not self._has_table(seq_id):
+            if seq_id in self._accounts:
+                self._close(seq_id)
+        elif num_tokens is None:
+            self._open(seq)
+            self._close(seq_id)
+            self._gone.add(seq_id)
+        else:
+            self._trim(self._open(seq), num_tokens)
+
+    def take_swap_in(self, seq: Sequence, num_tokens: int) -> bool:
+        """Take blocks for all a swapped sequence has computed and `num_tokens` more; False when they do not fit."""
+        host_ids = self._kv.swapped[seq.id]
+        if seq.id in self._accounts:
+            return self.take(seq, num_tokens)
+        num_blocks = max(len(host_ids), self.blocks_for(seq.num_computed + num_tokens))
+        if num_blocks > self._free:
+            return False
+        self._free -= num_blocks
+        self._accounts[seq.id] = _Account((), seq.num_computed, num_blocks)
+        self._taken[seq.id] = num_tokens
+        self._num_taken += num_tokens
+        return True
+
+    def give_back_swapped(self, seq: Sequence) -> bool:
+        """Like `give_back`, into the host tier; False, and nothing is changed, when that has no room."""
+        num_blocks = len(self._tables[seq.id].block_ids)
+        if seq.id in self._swapped_out:
+            return True
+        if seq.id in self._gone or num_blocks > self._host_free:
+            return False
+        self.give_back(seq)
+        self._host_free -= num_blocks
+        self._swapped_out[seq.id] = num_blocks
+        return True
+
+    def _is_covered(self, seq: Sequence, num_tokens: int) -> bool:
+        """Whether the tokens go into one block that the sequence holds alone, as most decodes do."""
+        seq_id = seq.id
+        if seq_id in self._accounts or seq_id in self._gone or (table := self._tables.get(seq_id)) is None:
+            return False
+        size = self.block_size
+        start = seq.num_computed + self._taken.get(seq_id, 0)
+        position = start // size
+        if start + num_tokens > (position + 1) * size or position >= len(table.block_ids):
+            return False
+        return self._is_sole(table.block_ids[position])
+
+    def _is_sole(self, block: int) -> bool:
+        """Whether a referenced block can never have a second holder in this pass: nobody can hit it."""
+        return self._kv.pool.refs[block] == 1 and not self._kv.prefix.holds(block)
+
+    def _has_table(self, seq_id: str) -> bool:
+        return seq_id in self._tables and seq_id not in self._gone
+
+    def _start(self, seq: Sequence) -> int:
+        if (account := self._accounts.get(seq.id)) is not None:
+            return account.start
+        if seq.id in self._gone or not self._kv.holds(seq.id):
+            return self.hit(seq).num_tokens
+        return seq.num_computed
+
+    def _open(self, seq: Sequence) -> _Account:
+        """The sequence's account; a new one says what holds without this pass, or after giving all back."""
+        account = self._accounts.get(seq.id)
+        if account is not None:
+            return account
+        if self._has_table(seq.id):
+            table = self._tables[seq.id]
+            account = _Account(table.block_ids, seq.num_computed, len(table.block_ids), table.num_promised)
+        else:
+            assert seq.id not in self._kv.swapped, f"{seq.id} is swapped out: swap it in"
+            hit = self.hit(seq)
+            account = _Account(hit.block_ids, hit.num_tokens, len(hit.block_ids))
+            for block in hit.block_ids:
+                self._book(block, num_refs=1)
+        self._accounts[seq.id] = account
+        return account
+
+    def _grow(self, account: _Account, num_taken: int, num_tokens: int, reserve: int | None) -> bool:
+        """Add a take to the account, unless it does not fit: then nothing is changed."""
+        start = account.start + num_taken
+        stop = start + num_tokens
+        was = account.num_blocks, account.num_promised, account.num_new
+        touched = account.base[start // self.block_size : self.blocks_for(stop)] if num_tokens else ()
+        written = [block for block in touched if not self._is_sole(block) and block not in account.written]
+        for block in written:
+            self._book(block, num_writers=1)
+        account.num_blocks = max(account.num_blocks, self.blocks_for(stop))
+        account.num_promised = max(account.num_promised, self.blocks_for(reserve or 0))
+        self._free -= account.num_new - was[2]
+        if self._free >= 0:
+            account.written += written
+            return True
+        self._free += account.num_new - was[2]
+        account.num_blocks, account.num_promised, _ = was
+        for block in written:
+            self._book(block, num_writers=-1)
+        return False
+
+    def _trim(self, account: _Account, num_tokens: int) -> None:
+        """Undo the account's takes and its promise, and let go of the blocks behind `num_tokens`."""
+        self._free += account.num_new
+        for block in account.written:
+            self._book(block, num_writers=-1)
+        account.written.clear()
+        num_kept = min(self.blocks_for(num_tokens), len(account.base))
+        for block in account.base[num_kept:]:
+            self._book(block, num_refs=-1)
+        account.base = account.base[:num_kept]
+        account.start = min(account.start, num_tokens)
+        account.num_blocks, account.num_promised = num_kept, 0
+
+    def _close(self, seq_id: str) -> None:
+        self._trim(self._accounts.pop(seq_id), 0)
+
+    def _book(self, block: int, *, num_refs: int = 0, num_writers: int = 0) -> None:
+        """A block gets more holders or more writers, or fewer: move the free count by what that costs."""
+        refs = self._refs.get(block, self._kv.pool.refs[block])
+        writers = self._writers.get(block, 0)
+        self._refs[block], self._writers[block] = refs + num_refs, writers + num_writers
+        self._free += min(writers + 1, refs) - min(writers + num_writers + 1, refs + num_refs)

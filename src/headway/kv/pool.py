@@ -1,0 +1,78 @@
+"""The blocks of one device: who is referenced how often, and which are free."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+
+class BlockPool:
+    """Blocks 0 … num_blocks - 1, each of which is in one of three states.
+
+        free ── take ──▶ referenced ── unref to 0 ──▶ loose ── give_back ──▶ free
+                              ▲──────── ref ───────────┘
+
+    A loose block belongs to whoever unreferenced it: it is kept as idle cache, or given back. Free blocks are
+    taken in the order in which they were freed, so that equal histories give equal ids. `refs[block]` is the
+    number of references: read it, never write.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        assert num_blocks >= 1, f"a pool of {num_blocks} blocks holds nothing"
+        self.refs = [0] * num_blocks
+        self._free = deque(range(num_blocks))
+        self._is_free = bytearray(b"\x01" * num_blocks)
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.refs)
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    def take(self, num: int) -> list[int]:
+        """Remove `num` blocks from the free ones; each has one reference now. The caller made sure that they exist."""
+        assert num <= len(self._free), f"{num} blocks wanted, {len(self._free)} free"
+        block_ids = [self._free.popleft() for _ in range(num)]
+        for block in block_ids:
+            self.refs[block] = 1
+            self._is_free[block] = 0
+        return block_ids
+
+    def ref(self, block_ids: Iterable[int]) -> None:
+        """Count one more holder of each block; none of them may be free."""
+        for block in block_ids:
+            assert not self._is_free[block], f"block {block} is free and cannot be shared"
+            self.refs[block] += 1
+
+    def unref(self, block_ids: Iterable[int]) -> list[int]:
+        """Count one holder less of each block. Returns those without any left, in the order given: they are loose."""
+        loose = []
+        for block in block_ids:
+            assert self.refs[block] > 0, f"block {block} has no reference to drop"
+            self.refs[block] -= 1
+            if not self.refs[block]:
+                loose.append(block)
+        return loose
+
+    def give_back(self, block_ids: Iterable[int]) -> None:
+        """Make loose blocks free."""
+        for block in block_ids:
+            assert not self.refs[block], f"block {block} is still referenced"
+            assert not self._is_free[block], f"block {block} is free already"
+            self._is_free[block] = 1
+            self._free.append(block)
+
+    def is_free(self, block: int) -> bool:
+        """Whether the next `take` may return this block."""
+        return bool(self._is_free[block])
+
+    def check(self) -> None:
+        """The free list has no block twice, and none with a reference."""
+        free = set(self._free)
+        assert len(free) == len(self._free), "a block is in the free list twice"
+        for block, num_refs in enumerate(self.refs):
+            assert num_refs >= 0, f"block {block} has {num_refs} references"
+            assert self.is_free(block) == (block in free), f"block {block}: free list and free mark disagree"
+            assert not (num_refs and block in free), f"block {block} is free and has {num_refs} references"

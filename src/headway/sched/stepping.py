@@ -24,7 +24,7 @@ from headway.sched.queues import Queues
 
 
 class Stepper:
-    """Turns checked plans into batches. The order is the ledger's: release, swap in, admit, extend."""
+    """Turns checked plans into batches. The order is the ledger's: release, admit, swap in, reserve, extend."""
 
     def __init__(self, queues: Queues, kv: KVCache) -> None:
         self._queues = queues
@@ -37,14 +37,14 @@ class Stepper:
         batch = Batch(record.step, [], grants=plan.grants, num_wasted_rows=len(plan.wasted))
         for entry in plan.preemptions:
             self._preempt(entry, batch, record, events)
+        for grant in plan.grants:
+            if grant.seq.place is Place.WAITING:
+                self._admit(grant.seq, ledger, record, events)
         for seq in plan.swap_ins:
             batch.swap_in += self._kv.swap_in(seq.id)
             self._queues.move(seq, Place.RUNNING)
             record.swapped_in.append(seq.id)
             events.append(Resumed(seq.id, seq.request.id, record.start_s))
-        for grant in plan.grants:
-            if grant.seq.place is Place.WAITING:
-                self._admit(grant.seq, ledger, record, events)
         for seq_id, num_blocks in ledger.reservations().items():
             self._kv.reserve(seq_id, num_blocks)
         for grant in plan.grants:

@@ -20,8 +20,8 @@ def check_layers(package: Package, layers: Sequence[AbstractSet[str]]) -> Iterat
         if module.unit not in rank:
             yield Violation("layer-unknown", module.path, f"{module.unit!r} has no row in LAYERS")
             continue
-        for target in sorted(package.own_imports(module) & package.modules.keys()):
-            unit = package.modules[target].unit
+        for target in sorted(package.own_imports(module)):
+            unit = target.split(".")[1] if target != package.name else FACE
             if unit != module.unit and unit in rank and rank[unit] >= rank[module.unit]:
                 yield Violation("layer", f"{module.path} -> {target}", "imports sideways or up")
 
@@ -41,8 +41,8 @@ def check_third_party(
         for name in sorted(set(package.imports(module))):
             top = name.partition(".")[0]
             if top == package.name:
-                native = name.split(".")[1] if name not in package.modules else ""
-                if native and module.unit not in compiled.get(native, frozenset()):
+                native = name.removeprefix(f"{top}.") if name not in package.modules else ""
+                if native.startswith("_") and module.unit not in compiled.get(native, frozenset()):
                     yield Violation("compiled", f"{module.path} -> {name}", f"not for {module.unit}")
             elif top not in sys.stdlib_module_names and top not in allowed.get(module.unit, frozenset()):
                 yield Violation("third-party", f"{module.path} -> {top}", f"{module.unit} may not import it")

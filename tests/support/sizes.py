@@ -38,6 +38,7 @@ class Limits:
 
 def check_sizes(package: Package, limits: Limits) -> Iterator[Violation]:
     """Files, functions, parameter lists and classes stay within `limits`."""
+    wire = _wire_names(package)
     for module in package.modules.values():
         num_lines = len(module.text.splitlines())
         is_policy = module.name.startswith(f"{package.name}.sched.policies.")
@@ -47,7 +48,7 @@ def check_sizes(package: Package, limits: Limits) -> Iterator[Violation]:
         for name, node in _definitions(module.tree):
             where = f"{module.path}:{name}"
             if isinstance(node, ast.ClassDef):
-                yield from _check_class(node, where, limits)
+                yield from _check_class(node, where, limits, wire)
             else:
                 yield from _check_function(node, where, limits)
 
@@ -72,7 +73,7 @@ def _check_function(node: Function, where: str, limits: Limits) -> Iterator[Viol
         yield Violation("parameters", where, f"{num_parameters} positional parameters; limit {limits.parameters}")
 
 
-def _check_class(node: ast.ClassDef, where: str, limits: Limits) -> Iterator[Violation]:
+def _check_class(node: ast.ClassDef, where: str, limits: Limits, wire: set[str]) -> Iterator[Violation]:
     methods = {
         part.name
         for part in node.body
@@ -80,7 +81,7 @@ def _check_class(node: ast.ClassDef, where: str, limits: Limits) -> Iterator[Vio
     }
     if len(methods) > limits.public_methods:
         yield Violation("public-methods", where, f"{len(methods)} public methods; limit {limits.public_methods}")
-    limit = limits.record_fields if _is_record(node) else limits.attributes
+    limit = limits.record_fields if _is_record(node, wire) else limits.attributes
     num_attributes = len(_attributes(node))
     if num_attributes > limit:
         yield Violation("attributes", where, f"{num_attributes} attributes; limit {limit}")
@@ -92,9 +93,23 @@ def _is_property(node: Function) -> bool:
     return bool(words & {"property", "cached_property", "setter"})
 
 
-def _is_record(node: ast.ClassDef) -> bool:
-    frozen = any("frozen=True" in ast.unparse(deco) for deco in node.decorator_list)
-    return frozen or any(ast.unparse(base).rpartition(".")[2] in WIRE_BASES for base in node.bases)
+def _is_record(node: ast.ClassDef, wire: set[str]) -> bool:
+    return any("frozen=True" in ast.unparse(deco) for deco in node.decorator_list) or bool(_base_names(node) & wire)
+
+
+def _base_names(node: ast.ClassDef) -> set[str]:
+    return {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+
+
+def _wire_names(package: Package) -> set[str]:
+    """Names of classes that hold what comes over the wire: WIRE_BASES and all that inherit from them, at any depth."""
+    classes = [
+        node for module in package.modules.values() for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
+    ]
+    wire = set(WIRE_BASES)
+    while new := {node.name for node in classes if _base_names(node) & wire} - wire:
+        wire |= new
+    return wire
 
 
 def _attributes(node: ast.ClassDef) -> set[str]:

@@ -95,7 +95,10 @@ class Package:
         if len(parts) > 1 and parts[1].startswith("_") and not parts[1].startswith("__"):
             return ".".join(parts[:2])
         while name and name not in self.modules:
-            name = name.rpartition(".")[0]
+            parent = name.rpartition(".")[0]
+            if parent == self.name and len(parts) > 2:
+                return name  # a part that does not exist yet, or has no __init__: not a name of the face
+            name = parent
         return name
 
 

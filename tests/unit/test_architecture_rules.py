@@ -84,6 +84,20 @@ def test_a_part_without_a_row_is_named(fake):
     ]
 
 
+def test_a_part_that_does_not_exist_yet_keeps_its_row(fake):
+    """An import from a part without files is judged by that part's row, and makes no ring through the face."""
+    package = fake(
+        kv__pool="from pkg.sched.plan import Plan",
+        sched__INIT='"""Later."""\nfrom pkg.cli.app import App\n__all__ = ["App"]',
+        INIT='"""Face."""\nfrom pkg.kv import pool\n__all__ = ["pool"]',
+    )
+    assert keys(rules.check_layers(package, LAYERS)) == [
+        "layer pkg/kv/pool.py -> pkg.sched",
+        "layer pkg/sched/__init__.py -> pkg.cli",
+    ]
+    assert keys(rules.check_rings(package)) == []
+
+
 def test_a_ring_is_found_through_functions_and_type_checking(fake):
     """a -> b at the top, b -> c in a function, c -> a for types only: still a ring; d hangs on it but is outside."""
     package = fake(
@@ -170,12 +184,17 @@ def test_wide_classes_are_found(fake):
                 b: int
                 c: int
                 d: int
-            class Body(pydantic.BaseModel):
+            class Wire(pydantic.BaseModel): ...
+            class Body(Wire):
                 a: int
                 b: int
                 c: int
                 d: int
                 e: int
+            class Light(Wire):
+                a: int
+                b: int
+                c: int
             """,
     )
     assert keys(sizes.check_sizes(package, SMALL)) == [

@@ -184,6 +184,8 @@ def test_wide_classes_are_found(fake):
                 b: int
                 c: int
                 d: int
+            """,
+        core__wire="""
             class Wire(pydantic.BaseModel): ...
             class Body(Wire):
                 a: int
@@ -198,8 +200,8 @@ def test_wide_classes_are_found(fake):
             """,
     )
     assert keys(sizes.check_sizes(package, SMALL)) == [
-        "attributes pkg/core/fields.py:Body",
         "attributes pkg/core/fields.py:Heavy",
+        "attributes pkg/core/wire.py:Body",
         "public-methods pkg/core/methods.py:Wide",
     ]
 

@@ -11,6 +11,7 @@ from headway.kv.holdings import Holdings, Stats
 from headway.kv.ledger import Ledger
 from headway.kv.pool import BlockPool
 from headway.kv.prefix import Hit, NoPrefixCache, PrefixCache
+from headway.kv.radix import RadixPrefixCache
 
 __all__ = [
     "BlockPool",
@@ -21,6 +22,7 @@ __all__ = [
     "Ledger",
     "NoPrefixCache",
     "PrefixCache",
+    "RadixPrefixCache",
     "Stats",
     "make_prefix_cache",
 ]

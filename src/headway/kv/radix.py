@@ -1,0 +1,250 @@
+"""Prefix cache as a radix tree over whole blocks, one tree per salt, evicted leaf first (SGLang, arXiv 2312.07104).
+
+    root ── [1 2 3] ──┬── [4 5 6] ── [7 11]        three sequences: 1 2 3 4 5 6 7 11,
+                      └── [8 9]                    1 2 3 8 9, and any prefix of them
+
+A node is a run of blocks that nothing branches off within. Whoever uses a block uses all before it, so below
+an idle block all are idle, and the last block of a leaf can always go without leaving others unreachable.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headway.kv.prefix import Hit, Trail
+
+Key = tuple[int, ...]
+"""The tokens of one block."""
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """Blocks `start`, `start` + 1, … of every sequence that passes here. The root is empty and knows its salt.
+
+    A node grows at its end only for the sequence that made it (`maker`); others get a child.
+    """
+
+    parent: _Node | None
+    start: int
+    keys: list[Key] = field(default_factory=list)
+    block_ids: list[int] = field(default_factory=list)
+    children: dict[Key, _Node] = field(default_factory=dict)
+    maker: Trail | None = None
+    salt: str = ""
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.keys)
+
+
+class RadixPrefixCache:
+    """Finds the longest common prefix of whole blocks; an equal prefix is stored once.
+
+    `insert` returns the blocks already there, and the caller changes to them. Eviction takes the least
+    recently used among the last blocks of leaves, in O(log n) each.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._roots: dict[str, _Node] = {}
+        self._nodes: dict[int, _Node] = {}  # block -> the node that it lies in
+        self._idle_since: dict[int, int] = {}  # idle block -> count of idlings before its own
+        self._num_idled = 0
+        # Idle last blocks of leaves, oldest first. An entry goes stale when its block is used, evicted or no
+        # longer last; it is dropped when it comes up.
+        self._heap: list[tuple[int, int]] = []
+
+    @property
+    def num_idle(self) -> int:
+        return len(self._idle_since)
+
+    def match(self, tokens: Sequence[int], salt: str) -> Hit:
+        """Walk down as far as the tokens go the same way."""
+        if (root := self._roots.get(salt)) is None:
+            return Hit.EMPTY
+        _, found = self._walk(root, tokens, 0, len(tokens) // self._block_size)
+        return Hit(len(found) * self._block_size, tuple(found)) if found else Hit.EMPTY
+
+    def insert(
+        self, tokens: Sequence[int], block_ids: Sequence[int], salt: str, trail: Trail | None = None
+    ) -> list[int]:
+        """Walk down, split where the ways part, and add what is new as a leaf.
+
+        The blocks that `trail` covers must be the canonical ones, as an earlier insertion or a hit returned them.
+        """
+        first = trail.num_blocks if trail else 0
+        num_blocks = len(block_ids)
+        if first == num_blocks:
+            return []
+        node = self._nodes[block_ids[first - 1]] if first else self._root(salt)
+        node, found = self._walk(node, tokens, first, num_blocks)
+        fresh = first + len(found)
+        if fresh < num_blocks:
+            if fresh < node.stop:
+                node = self._split(node, fresh)
+            leaf = node
+            if trail is None or node.maker is not trail or node.children:
+                leaf = _Node(node, fresh, maker=trail)
+                node.children[self._key(tokens, fresh)] = leaf
+            self._append(leaf, [self._key(tokens, at) for at in range(fresh, num_blocks)], block_ids[fresh:])
+        if trail:
+            trail.num_blocks = num_blocks
+        return [*found, *block_ids[fresh:]]
+
+    def use(self, block_ids: Sequence[int]) -> None:
+        """Take the blocks off the list of idle ones."""
+        for block in block_ids:
+            del self._idle_since[block]
+
+    def idle(self, block_ids: Sequence[int]) -> None:
+        """List the blocks as idle, later ones as more recently used."""
+        for block in block_ids:
+            assert block in self._nodes, f"block {block} is not cached"
+            assert block not in self._idle_since, f"block {block} is idle already"
+            self._idle_since[block] = self._num_idled
+            self._num_idled += 1
+            self._offer(block)
+        if len(self._heap) > 2 * len(self._idle_since) + 64:
+            self._heap = [entry for entry in self._heap if self._is_candidate(*entry)]
+            heapq.heapify(self._heap)
+
+    def holds(self, block: int) -> bool:
+        """Whether the block lies in a tree."""
+        return block in self._nodes
+
+    def evict(self, num: int) -> list[int]:
+        """Forget the oldest idle block that ends a leaf, `num` times."""
+        evicted: list[int] = []
+        while len(evicted) < num and self._heap:
+            since, block = heapq.heappop(self._heap)
+            if self._is_candidate(since, block):
+                self._remove_last(self._nodes[block])
+                evicted.append(block)
+        return evicted
+
+    def forget(self, block: int) -> list[int]:
+        """Cut the tree before a used block. All blocks behind it are idle and are returned, leaves first."""
+        assert block not in self._idle_since, f"block {block} is idle: it cannot be written to"
+        gone: list[int] = []
+        for node in reversed(list(_subtree(self._nodes[block]))):
+            while node.block_ids:
+                last = node.block_ids[-1]
+                self._remove_last(node)
+                if last == block:
+                    return gone
+                gone.append(last)
+        raise AssertionError(f"block {block} is not in its node")
+
+    def reset(self) -> list[int]:
+        """Forget all idle blocks and return them."""
+        return self.evict(len(self._idle_since))
+
+    def check(self) -> None:
+        """Trees, the index of blocks and the candidates for eviction agree."""
+        seen: dict[int, _Node] = {}
+        candidates = set(self._heap)
+        for salt, root in self._roots.items():
+            assert root.salt == salt, f"the root of {salt!r} is for {root.salt!r}"
+            assert root.children, f"the tree of {salt!r} is empty"
+            assert not root.keys, f"the root of {salt!r} is not empty"
+            for node in _subtree(root):
+                _check_node(node, self._block_size)
+                assert not seen.keys() & set(node.block_ids), "a block lies in two nodes"
+                seen |= dict.fromkeys(node.block_ids, node)
+                is_idle = [block in self._idle_since for block in node.block_ids]
+                assert is_idle == sorted(is_idle), f"{node.block_ids}: an idle block stands before a used one"
+                if is_idle and is_idle[-1]:
+                    below = [child.block_ids[0] in self._idle_since for child in node.children.values()]
+                    assert all(below), f"{node.block_ids}: idle before a used block"
+                    entry = self._idle_since[node.block_ids[-1]], node.block_ids[-1]
+                    assert node.children or entry in candidates, f"leaf {node.block_ids} would never be evicted"
+        assert seen == self._nodes, "the index of blocks and the trees differ"
+        assert self._idle_since.keys() <= seen.keys(), "an idle block lies in no tree"
+
+    def _key(self, tokens: Sequence[int], position: int) -> Key:
+        size = self._block_size
+        return tuple(tokens[position * size : (position + 1) * size])
+
+    def _root(self, salt: str) -> _Node:
+        if (root := self._roots.get(salt)) is None:
+            root = self._roots[salt] = _Node(None, 0, salt=salt)
+        return root
+
+    def _walk(self, node: _Node, tokens: Sequence[int], first: int, stop: int) -> tuple[_Node, list[int]]:
+        """Follow blocks [first, stop) of `tokens` from within `node`. Returns where that ends, and the blocks passed."""
+        found = []
+        for position in range(first, stop):
+            key = self._key(tokens, position)
+            if position == node.stop:
+                if (child := node.children.get(key)) is None:
+                    break
+                node = child
+            elif node.keys[position - node.start] != key:
+                break
+            found.append(node.block_ids[position - node.start])
+        return node, found
+
+    def _split(self, node: _Node, at: int) -> _Node:
+        """Cut a node in two before block `at`. Returns the new upper part; the lower keeps its identity."""
+        assert node.parent is not None, "a root has nothing to split"
+        cut = at - node.start
+        upper = _Node(node.parent, node.start, node.keys[:cut], node.block_ids[:cut], {node.keys[cut]: node})
+        node.parent.children[upper.keys[0]] = upper
+        self._nodes.update(dict.fromkeys(upper.block_ids, upper))
+        node.parent, node.start = upper, at
+        del node.keys[:cut], node.block_ids[:cut]
+        return upper
+
+    def _append(self, node: _Node, keys: list[Key], block_ids: Sequence[int]) -> None:
+        for block in block_ids:
+            assert block not in self._nodes, f"block {block} was inserted with other tokens"
+            self._nodes[block] = node
+        node.keys += keys
+        node.block_ids += block_ids
+
+    def _remove_last(self, node: _Node) -> None:
+        """Forget the last block of a leaf, and the leaf with its last block; what ends there now may be evicted."""
+        block = node.block_ids.pop()
+        key = node.keys.pop()
+        del self._nodes[block]
+        self._idle_since.pop(block, None)
+        if not node.block_ids and node.parent is not None:
+            node = node.parent
+            del node.children[key]
+            if not node.children and node.parent is None:
+                del self._roots[node.salt]
+        if node.block_ids:
+            self._offer(node.block_ids[-1])
+
+    def _offer(self, block: int) -> None:
+        """List the block for eviction if it is idle and ends a leaf."""
+        since = self._idle_since.get(block)
+        if since is not None and self._is_candidate(since, block):
+            heapq.heappush(self._heap, (since, block))
+
+    def _is_candidate(self, since: int, block: int) -> bool:
+        if self._idle_since.get(block) != since:
+            return False
+        node = self._nodes[block]
+        return not node.children and node.block_ids[-1] == block
+
+
+def _subtree(node: _Node) -> Iterator[_Node]:
+    """A node and everything below it, each after its parent."""
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left += node.children.values()
+
+
+def _check_node(node: _Node, block_size: int) -> None:
+    assert len(node.keys) == len(node.block_ids), f"{node.block_ids}: {len(node.keys)} keys"
+    assert all(len(key) == block_size for key in node.keys), f"{node.block_ids}: a key is not one block long"
+    assert node.keys or node.parent is None, "a node without blocks"
+    for key, child in node.children.items():
+        assert child.parent is node, f"{child.block_ids} has the wrong parent"
+        assert child.start == node.stop, f"{child.block_ids} starts at {child.start}, not {node.stop}"
+        assert child.keys[0] == key, f"{child.block_ids} hangs under the wrong key"

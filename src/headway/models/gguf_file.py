@@ -113,7 +113,8 @@ def _config(path: Path, header: GgufHeader) -> ModelConfig:
     for key in ("attention.value_length", "rope.dimension_count"):
         if (size := _whole(path, meta, f"{architecture}.{key}", head_dim)) != head_dim:
             raise BadModelFile(f"{path}: {architecture}.{key} is {size}, supported is the head size {head_dim} alone")
-    return ModelConfig(
+    return _named(
+        path,
         name=_text(path, meta, "general.name") or path.stem,
         architecture=architecture,
         num_layers=_whole(path, meta, f"{architecture}.block_count"),
@@ -129,6 +130,13 @@ def _config(path: Path, header: GgufHeader) -> ModelConfig:
         tied_embeddings="output.weight" not in header.tensors,
         quantisation=_kinds(header.tensors),
     )
+
+
+def _named(path: Path, **fields: Any) -> ModelConfig:  # noqa: ANN401 - the fields' types are ModelConfig's
+    try:
+        return ModelConfig(**fields)
+    except BadModelFile as error:
+        raise BadModelFile(f"{path}: {error}") from None
 
 
 def _refuse_extensions(path: Path, meta: dict[str, Any], architecture: str) -> None:
@@ -197,7 +205,7 @@ def _check_tensors(path: Path, config: ModelConfig, tensors: dict[str, TensorInf
 def _text(path: Path, meta: dict[str, Any], key: str) -> str | None:
     value = meta.get(key)
     if value is not None and not isinstance(value, str):
-        raise BadModelFile(f"{path}: {key} is {value!r}, not text")
+        raise BadModelFile(f"{path}: {key} is {repr(value)[:60]}, not text")
     return value
 
 
@@ -206,7 +214,7 @@ def _whole(path: Path, meta: dict[str, Any], key: str, default: int | None = Non
     if value is None:
         raise BadModelFile(f"{path}: metadata has no {key}")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
-        raise BadModelFile(f"{path}: {key} is {str(value)[:60]}, not a whole number")
+        raise BadModelFile(f"{path}: {key} is {repr(value)[:60]}, not a whole number")
     return value
 
 
@@ -215,5 +223,5 @@ def _real(path: Path, meta: dict[str, Any], key: str, default: float | None = No
     if value is None:
         raise BadModelFile(f"{path}: metadata has no {key}")
     if not isinstance(value, float):
-        raise BadModelFile(f"{path}: {key} is {str(value)[:60]}, not a real number")
+        raise BadModelFile(f"{path}: {key} is {repr(value)[:60]}, not a real number")
     return value

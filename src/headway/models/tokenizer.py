@@ -29,6 +29,8 @@ PRE_TOKENIZERS: dict[str, str | None] = {
     "qwen2": _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}"),
 }
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 class Tokenizer:
     """A byte-level BPE tokenizer. Safe to use from several threads: nothing changes after it is built."""
@@ -114,32 +116,27 @@ class Tokenizer:
 
 def _storable(text: str) -> str:
     """Text without lone surrogates, which have no UTF-8 form: each becomes U+FFFD."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() and _has_surrogate(text) else text
-
-
-def _has_surrogate(text: str) -> bool:
-    return re.search("[\ud800-\udfff]", text) is not None
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _backend(spec: TokenizerSpec) -> tokenizers.Tokenizer:
-    hidden = spec.control_ids | spec.user_defined_ids
-    vocab = {token: i for i, token in enumerate(spec.tokens) if i not in hidden}
+    vocab = {token: i for i, token in enumerate(spec.tokens) if i not in spec.control_ids}
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in spec.merges)]
     try:
         model = models.BPE(vocab=vocab, merges=merges, ignore_merges=spec.pre == "llama-bpe")
     except Exception as error:  # noqa: BLE001 - the library raises nothing more specific
-        raise BadModelFile(f"the tokenizer's merges do not fit its tokens: {error}") from None
+        raise BadModelFile(f"{spec.origin}: the tokenizer's merges do not fit its tokens: {error}") from None
     backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = _pre_tokenizer(spec.pre)
+    backend.pre_tokenizer = _pre_tokenizer(spec)
     backend.decoder = decoders.ByteLevel()
     backend.add_tokens([AddedToken(spec.tokens[i], normalized=False) for i in sorted(spec.user_defined_ids)])
     return backend
 
 
-def _pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
-    if pre not in PRE_TOKENIZERS:
+def _pre_tokenizer(spec: TokenizerSpec) -> pre_tokenizers.PreTokenizer:
+    if (pre := spec.pre) not in PRE_TOKENIZERS:
         raise BadModelFile(
-            f"pre-tokenizer {pre!r} is not supported, and another would give wrong tokens; "
+            f"{spec.origin}: pre-tokenizer {pre!r} is not supported, and another would give wrong tokens; "
             f"supported: {', '.join(PRE_TOKENIZERS)}"
         )
     pattern = PRE_TOKENIZERS[pre]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,15 @@ _END_NAMES = frozenset(
     }
 )
 
+_BOS_BY_DEFAULT = frozenset({"llama-bpe"})  # pre-tokenizers whose models want a BOS where the file does not say
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerSpec:
     """Parts of a byte-level BPE tokenizer.
 
     `tokens[id]` is a token's text in the byte alphabet of GPT-2 (control and user-defined tokens: their plain text);
-    `merges` are "left right", best first.
+    `merges` are "left right", best first. `origin` names the file in messages.
     """
 
     tokens: tuple[str, ...]
@@ -42,6 +44,7 @@ class TokenizerSpec:
     bos_id: int | None = None
     eos_ids: frozenset[int] = frozenset()
     add_bos: bool = False
+    origin: str = field(default="tokenizer", compare=False)
 
 
 def spec_from_gguf(path: Path, meta: dict[str, Any]) -> TokenizerSpec:
@@ -52,7 +55,7 @@ def spec_from_gguf(path: Path, meta: dict[str, Any]) -> TokenizerSpec:
     """
     model = meta.get("tokenizer.ggml.model")
     if model != "gpt2":
-        raise BadModelFile(f"{path}: tokenizer model {str(model)[:60]!r} is not supported; supported: 'gpt2' (BPE)")
+        raise BadModelFile(f"{path}: tokenizer model {repr(model)[:60]} is not supported; supported: 'gpt2' (BPE)")
     tokens = _strings(path, meta, "tokenizer.ggml.tokens")
     types = meta.get("tokenizer.ggml.token_type", [NORMAL] * len(tokens))
     if not isinstance(types, list) or len(types) != len(tokens):
@@ -61,16 +64,18 @@ def spec_from_gguf(path: Path, meta: dict[str, Any]) -> TokenizerSpec:
         raise BadModelFile(f"{path}: tokenizer.ggml.tokens holds a token twice")
     control_ids = frozenset(i for i, kind in enumerate(types) if kind == CONTROL and tokens[i])
     named = (_token_id(path, meta, f"tokenizer.ggml.{key}_token_id", len(tokens)) for key in ("eos", "eot", "eom"))
+    pre = str(meta.get("tokenizer.ggml.pre", "default"))[:60]
     return TokenizerSpec(
+        origin=str(path),
         tokens=tuple(tokens),
         merges=tuple(_strings(path, meta, "tokenizer.ggml.merges")),
-        pre=str(meta.get("tokenizer.ggml.pre", "default"))[:60],
+        pre=pre,
         control_ids=control_ids,
         user_defined_ids=frozenset(i for i, kind in enumerate(types) if kind == USER_DEFINED and tokens[i]),
         bos_id=_token_id(path, meta, "tokenizer.ggml.bos_token_id", len(tokens)),
         eos_ids=frozenset(i for i in named if i is not None)
         | frozenset(i for i in control_ids if tokens[i] in _END_NAMES),
-        add_bos=meta.get("tokenizer.ggml.add_bos_token") is True,
+        add_bos=bool(meta.get("tokenizer.ggml.add_bos_token", pre in _BOS_BY_DEFAULT)),
     )
 
 
@@ -86,5 +91,5 @@ def _token_id(path: Path, meta: dict[str, Any], key: str, num_tokens: int) -> in
     if value is None:
         return None
     if not isinstance(value, int) or not 0 <= value < num_tokens:
-        raise BadModelFile(f"{path}: {key} is {str(value)[:60]}, token ids are 0 to {num_tokens - 1}")
+        raise BadModelFile(f"{path}: {key} is {repr(value)[:60]}, token ids are 0 to {num_tokens - 1}")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.errors import BadSetting
 from headway.kv.hashed import HashedPrefixCache
 from headway.kv.prefix import NoPrefixCache, PrefixCache
+from headway.kv.radix import RadixPrefixCache
 
 
 def make_prefix_cache(name: str, block_size: int) -> PrefixCache:
@@ -12,6 +13,8 @@ def make_prefix_cache(name: str, block_size: int) -> PrefixCache:
     match name:
         case "hashed":
             return HashedPrefixCache(block_size)
+        case "radix":
+            return RadixPrefixCache(block_size)
         case "none":
             return NoPrefixCache()
         case _:

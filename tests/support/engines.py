@@ -1,0 +1,95 @@
+"""Engines without a model: the real scheduler, core and loop over a device that only tells the time."""
+
+import threading
+
+from headway.clock import VirtualClock
+from headway.engine import Engine, EngineConfig, EngineCore
+from headway.engine.door import Door
+from headway.engine.limits import resolve_limits
+from headway.engine.text import TextStage
+from headway.executor.simulated import SimulatedExecutor
+from headway.kv import KVCache, make_prefix_cache
+from headway.models import ChatPrompts, ChatTemplate, Tokenizer
+from headway.sched import Scheduler, make_policy
+from tests.support.tiny_model import tiny_config, tiny_tokenizer_spec
+
+
+class Gate:
+    """An executor that waits for permission before each step, so that a test can look in between."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self._permits = threading.Semaphore(0)
+        self.open = False
+        self.launched = threading.Semaphore(0)
+
+    def let_through(self, num_steps=1):
+        self._permits.release(num_steps)
+
+    def open_for_good(self):
+        self.open = True
+        self._permits.release(1)
+
+    def launch(self, batch):
+        self.launched.release()
+        if not self.open:
+            assert self._permits.acquire(timeout=30), "a gated step was never let through"
+        return self._inner.launch(batch)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+class Faulty:
+    """An executor whose steps fail when the test says so: `plan(batch)` returns an exception to raise, or None."""
+
+    def __init__(self, inner, plan):
+        self._inner, self._plan = inner, plan
+
+    def launch(self, batch):
+        if (fault := self._plan(batch)) is not None:
+            raise fault
+        return self._inner.launch(batch)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=512, **settings):
+    """An `Engine` like the real one's, with tokens made up. `lengths` are output tokens by request id."""
+    config = EngineConfig(**{"num_blocks": 64, "block_size": 4, "executor": "simulated", "seed": 1, **settings})
+    policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
+    model = tiny_config()
+    limits = resolve_limits(config, policy.limits(), context_length=context, token_bytes=1, free_bytes=1 << 30)
+    clock = VirtualClock()
+    executor = wrap(
+        SimulatedExecutor(
+            limits.num_blocks,
+            limits.block_size,
+            clock,
+            lambda batch: 0.01,
+            lengths or {},
+            vocab_size=model.vocab_size,
+        )
+    )
+    tokenizer = Tokenizer(tiny_tokenizer_spec())
+    template = ChatTemplate(
+        "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
+    )
+    kv = KVCache(limits.num_blocks, limits.block_size, make_prefix_cache(config.prefix_cache, limits.block_size))
+    text = TextStage(tokenizer)
+    return Engine(
+        config=config,
+        core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
+        clock=clock,
+        text=text,
+        door=Door(
+            limits, vocab_size=model.vocab_size, eos_ids=tokenizer.eos_ids, encode=tokenizer.encode_text, seed=1
+        ),
+        tokenizer=tokenizer,
+        prompts=ChatPrompts(tokenizer, template),
+        model=model,
+        limits=limits,
+        weights="none",
+        threads=None,
+    )

@@ -5,7 +5,7 @@ Start reading at `scheduler`, then `policies/vllm`.
 """
 
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.registry import POLICIES, choices_of, make_policy, parameters, policy_class
+from headway.sched.registry import POLICIES, choices_of, make_policy, parameters, policy_class, policy_params
 from headway.sched.scheduler import Scheduler, StopRule
 from headway.sched.view import View
 
@@ -21,4 +21,5 @@ __all__ = [
     "make_policy",
     "parameters",
     "policy_class",
+    "policy_params",
 ]

@@ -45,6 +45,12 @@ def make_policy(name: str, settings: Mapping[str, str], defaults: Mapping[str, o
 
     Raises `BadSetting` for an unknown policy or parameter, a value of the wrong type, or a contradiction.
     """
+    policy: Policy = policy_class(name)(policy_params(name, settings, defaults))  # type: ignore[call-arg]  # every policy takes its Params
+    return policy
+
+
+def policy_params(name: str, settings: Mapping[str, str], defaults: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401  # each policy has its own class
+    """The `Params` that `make_policy` would give a policy. Raises `BadSetting` like it."""
     found = policy_class(name)
     fields = {field.name: field for field in parameters(found)}
     for key in settings:
@@ -54,8 +60,7 @@ def make_policy(name: str, settings: Mapping[str, str], defaults: Mapping[str, o
     values = {key: value for key, value in (defaults or {}).items() if key in fields and value is not None}
     hints = typing.get_type_hints(found.Params)
     values.update({key: _parse(key, text, hints[key]) for key, text in settings.items()})
-    policy: Policy = found(found.Params(**values))  # type: ignore[call-arg]  # every policy takes its Params
-    return policy
+    return found.Params(**values)
 
 
 def parameters(policy: type[Policy]) -> tuple[dataclasses.Field[Any], ...]:

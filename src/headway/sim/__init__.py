@@ -4,6 +4,6 @@ Must not know: HTTP, models, wall clocks. Start reading at `tape`.
 """
 
 from headway.sim.scene import Scene, SceneRequest, load_scene, parse_scene
-from headway.sim.tape import as_json, picture, run_scene
+from headway.sim.tape import as_json, picture, run_scene, tape_params
 
-__all__ = ["Scene", "SceneRequest", "as_json", "load_scene", "parse_scene", "picture", "run_scene"]
+__all__ = ["Scene", "SceneRequest", "as_json", "load_scene", "parse_scene", "picture", "run_scene", "tape_params"]

@@ -11,7 +11,7 @@ from headway.engine.core import EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
-from headway.sched import Policy, Scheduler, make_policy
+from headway.sched import Policy, Scheduler, make_policy, policy_params
 from headway.sim.scene import Scene, SceneRequest
 
 EOS = 0
@@ -28,8 +28,15 @@ def run_scene(scene: Scene, policy: str, settings: Mapping[str, str] | None = No
     """
     chosen = dict(settings or {})
     prefix_cache = chosen.pop("prefix_cache", _usual_prefix_cache(scene, policy))
-    planner = make_policy(policy, chosen, {"num_slots": scene.num_blocks * scene.block_size})
+    planner = make_policy(policy, chosen, _limits(scene))
     return _Tape(scene, planner, policy, prefix_cache).run()
+
+
+def tape_params(scene: Scene, policy: str, settings: Mapping[str, str] | None = None) -> dict[str, object]:
+    """Everything that `run_scene` would set: the policy's parameters, given or not, and the prefix cache."""
+    chosen = dict(settings or {})
+    prefix_cache = chosen.pop("prefix_cache", _usual_prefix_cache(scene, policy))
+    return {**asdict(policy_params(policy, chosen, _limits(scene))), "prefix_cache": prefix_cache}
 
 
 class _Tape:
@@ -172,6 +179,10 @@ def _request(request: SceneRequest, first_ids: Mapping[str, int], position: int)
         ttft_s=request.ttft,
         predicted=request.predicted,
     )
+
+
+def _limits(scene: Scene) -> dict[str, object]:
+    return {"num_slots": scene.num_blocks * scene.block_size}
 
 
 def _usual_prefix_cache(scene: Scene, policy: str) -> str:

@@ -1,0 +1,125 @@
+"""A small client of an OpenAI-compatible server: streams text, explains trouble in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from headway.errors import BadSetting, HeadwayError
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_TIMEOUT_S = 5.0
+Body = Mapping[str, Any]
+
+
+class NoAnswer(HeadwayError):
+    """The server cannot be reached, refuses, or breaks off."""
+
+
+class Client:
+    """One server. Use it as a context manager. Raises `NoAnswer` for all trouble with the server.
+
+    An answer may take as long as the server wants; only connecting has a time limit.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        import httpx
+
+        self.url = url.rstrip("/").removesuffix("/v1")
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        try:
+            self._http = httpx.Client(
+                base_url=self.url, headers=headers, timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
+            )
+            scheme = httpx.URL(self.url).scheme
+        except (httpx.InvalidURL, UnicodeError, ValueError) as error:
+            raise BadSetting(f"--url or --api-key cannot be used: {error}") from None
+        if scheme not in ("http", "https"):
+            raise BadSetting(f"--url is {url!r}; it must begin with http:// or https://")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def first_model(self) -> str:
+        """The name of the first model that the server lists."""
+        with self._trouble():
+            answer = self._http.get("/v1/models")
+            _check(answer)
+            try:
+                return str(answer.json()["data"][0]["id"])
+            except (ValueError, LookupError, TypeError):
+                raise NoAnswer(f"{self.url} answers, but not like an OpenAI-compatible server") from None
+
+    def chat(self, messages: list[dict[str, str]], body: Body) -> Iterator[str]:
+        """The answer to a conversation, piece by piece."""
+        for choice in self._stream("/v1/chat/completions", {"messages": messages, **body}):
+            yield choice.get("delta", {}).get("content") or ""
+
+    def complete(self, prompt: str, body: Body) -> Iterator[str]:
+        """What follows `prompt`, piece by piece."""
+        for choice in self._stream("/v1/completions", {"prompt": prompt, **body}):
+            yield choice.get("text") or ""
+
+    def _stream(self, path: str, body: Body) -> Iterator[dict[str, Any]]:
+        with self._trouble(), self._http.stream("POST", path, json={**body, "stream": True}) as answer:
+            if answer.is_error:
+                answer.read()
+            _check(answer)
+            for event in _events(answer):
+                if "error" in event:
+                    raise NoAnswer(f"the server broke off: {_message(event)}")
+                yield from event.get("choices", ())
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        import httpx
+
+        try:
+            yield
+        except httpx.ConnectError as error:
+            hint = "is it running? `headway serve` starts one, --url says where to look"
+            raise NoAnswer(f"no server at {self.url} ({error}); {hint}") from None
+        except httpx.ConnectTimeout:
+            raise NoAnswer(f"no answer from {self.url} within {CONNECT_TIMEOUT_S:g} s") from None
+        except httpx.TransportError as error:
+            raise NoAnswer(f"the connection to {self.url} broke: {str(error) or type(error).__name__}") from None
+
+
+def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The JSON of each server-sent event, up to the terminator, without which the answer is not whole."""
+    for line in answer.iter_lines():
+        name, _, value = line.partition(":")
+        if name != "data":
+            continue
+        if value.strip() == "[DONE]":
+            return
+        try:
+            event = json.loads(value)
+        except json.JSONDecodeError:
+            raise NoAnswer(f"the server sent what is no JSON: {value.strip()[:80]!r}") from None
+        if isinstance(event, dict):
+            yield event
+    raise NoAnswer("the server ended the answer before it was whole")
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.is_success:
+        return
+    try:
+        message = _message(answer.json())
+    except ValueError:
+        message = answer.reason_phrase or answer.text[:200]
+    hint = "; give the server's key with --api-key or HEADWAY_API_KEY" if answer.status_code == 401 else ""
+    raise NoAnswer(f"the server refused with status {answer.status_code}: {message}{hint}")
+
+
+def _message(content: object) -> str:
+    error = content.get("error", content) if isinstance(content, dict) else content
+    return str(error.get("message", error) if isinstance(error, dict) else error)

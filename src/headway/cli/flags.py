@@ -1,0 +1,112 @@
+"""Flags that commands have in common, with their help. Engine flags are named like the fields of `EngineConfig`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.values import parse_memory
+
+_SCHEDULING, _MEMORY, _MODEL = "Scheduling", "Memory", "Model and executor"
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+
+Model = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="A .gguf file, a Hugging Face folder, or a name in the catalogue.",
+        show_default="SmolLM2-135M-Instruct, fetched once",
+    ),
+]
+Executor = Annotated[
+    str, typer.Option(metavar="NAME", help="What runs the model: reference (NumPy).", rich_help_panel=_MODEL)
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads of the executor.", show_default="all physical cores", rich_help_panel=_MODEL),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        help="Seed of requests that bring none.", show_default="a fresh one per request", rich_help_panel=_MODEL
+    ),
+]
+MaxModelLen = Annotated[
+    int | None,
+    typer.Option(
+        help="Most tokens of one sequence, prompt and output.",
+        show_default="the model's context, or what the KV cache holds",
+        rich_help_panel=_MODEL,
+    ),
+]
+
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        "--scheduling-policy",
+        metavar="NAME",
+        help="Scheduling policy: a name of `headway policies`, or module:Class.",
+        rich_help_panel=_SCHEDULING,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of the policy; repeat it for more.",
+        show_default=False,
+        rich_help_panel=_SCHEDULING,
+    ),
+]
+MaxNumSeqs = Annotated[int, typer.Option(help="Most sequences that run at once.", rich_help_panel=_SCHEDULING)]
+MaxNumBatchedTokens = Annotated[int, typer.Option(help="Token budget of a step.", rich_help_panel=_SCHEDULING)]
+LongPrefill = Annotated[
+    int, typer.Option(help="Most tokens of one prompt in a step; 0: no cap.", rich_help_panel=_SCHEDULING)
+]
+
+BlockSize = Annotated[int, typer.Option(help="Tokens in a block of the KV cache.", rich_help_panel=_MEMORY)]
+NumBlocks = Annotated[
+    int | None,
+    typer.Option(
+        "--num-blocks",
+        "--num-gpu-blocks-override",
+        help="Blocks of the KV cache.",
+        show_default="from --kv-cache-memory",
+        rich_help_panel=_MEMORY,
+    ),
+]
+KvCacheMemory = Annotated[
+    int | None,
+    typer.Option(
+        parser=parse_memory,
+        metavar="SIZE",
+        help="Memory of the KV cache: bytes, 512MiB, 1GiB, 1G ...",
+        show_default="a quarter of what is free, at most 2GiB",
+        rich_help_panel=_MEMORY,
+    ),
+]
+Watermark = Annotated[
+    float, typer.Option(help="Share of all blocks kept free at admission, 0 to 0.9.", rich_help_panel=_MEMORY)
+]
+PrefixCache = Annotated[
+    str, typer.Option(metavar="none|hashed|radix", help="How shared prefixes are found.", rich_help_panel=_MEMORY)
+]
+
+Url = Annotated[str, typer.Option(help="Where the server is.")]
+ApiKey = Annotated[
+    str | None, typer.Option(help="The server's key.", envvar="HEADWAY_API_KEY", show_default=False, metavar="KEY")
+]
+ServedModel = Annotated[
+    str | None, typer.Option("--model", help="Which model to ask.", show_default="the first one that the server names")
+]
+MaxTokens = Annotated[int | None, typer.Option(help="Most tokens of an answer.", show_default="the server's")]
+Temperature = Annotated[float | None, typer.Option(help="0: always the likeliest token.", show_default="the server's")]
+TopP = Annotated[float | None, typer.Option(help="Share of likely tokens to draw from.", show_default="the server's")]
+SampleSeed = Annotated[int | None, typer.Option("--seed", help="Repeat a draw.", show_default="a fresh one")]
+Stops = Annotated[
+    list[str] | None, typer.Option("--stop", help="Text that ends the answer; repeatable.", show_default=False)
+]

@@ -1,0 +1,88 @@
+"""`headway`: the list of commands, and what an error means for the exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from headway.cli.chat import chat
+from headway.cli.collect_env import collect_env
+from headway.cli.complete import complete
+from headway.cli.generate import generate
+from headway.cli.policies import policies
+from headway.cli.serve import serve
+from headway.cli.tape import tape
+from headway.errors import BadModelFile, BadSetting, HeadwayError, InvalidRequest
+
+INTERRUPTED = 130
+BAD_INPUT = 2
+FAILED = 1
+
+
+def make_app() -> typer.Typer:
+    """All commands, without running any."""
+    app = typer.Typer(
+        name="headway",
+        help="LLM serving with continuous batching, and every published scheduler by name.",
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_face)
+    for command in (serve, chat, complete, generate, policies, tape, collect_env):
+        app.command()(command)
+    return app
+
+
+def _face(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from headway import __version__
+
+        print(__version__)
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status.
+
+    0: done. 1: ran, but failed. 2: bad usage or bad input. 130: interrupted. What is not 0 leaves one line on
+    stderr, but for a traceback where the fault is ours.
+    """
+    try:
+        status = make_app()(args=args, prog_name="headway", standalone_mode=False)
+        sys.stdout.flush()
+    except (BadSetting, BadModelFile, InvalidRequest) as error:
+        return _complain("headway", str(error), BAD_INPUT)
+    except HeadwayError as error:
+        return _complain("headway", str(error), FAILED)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left. What is still buffered must not raise again when Python shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        if (explain := getattr(error, "format_message", None)) is None:
+            raise
+        # A usage error, known by its shape: typer brings its own copy of click, or not, depending on its version.
+        where = getattr(getattr(error, "ctx", None), "command_path", "headway")
+        return _complain(where, f"{explain().rstrip('.')} (see {where} --help)", BAD_INPUT)
+    return status if isinstance(status, int) else 0
+
+
+def _complain(where: str, message: str, status: int) -> int:
+    print(f"{where}: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

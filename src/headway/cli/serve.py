@@ -1,0 +1,138 @@
+"""`headway serve`: load a model and answer over HTTP until told to stop."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import flags
+from headway.cli.values import parse_origins, parse_settings
+from headway.errors import BadSetting
+
+if TYPE_CHECKING:
+    from headway.engine import EngineConfig
+    from headway.server import ServerConfig
+
+_PANEL = "Server"
+_LEVELS = ("debug", "info", "warning", "error")
+
+Host = Annotated[str, typer.Option(help="Address to listen on; loopback unless set.", rich_help_panel=_PANEL)]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", rich_help_panel=_PANEL)]
+ApiKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A key that clients must send; repeatable.",
+        show_default="none needed",
+        envvar="HEADWAY_API_KEY",
+        metavar="KEY",
+        rich_help_panel=_PANEL,
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Name of the model in the API; repeatable.", show_default="the model's own", rich_help_panel=_PANEL
+    ),
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Web origin that browsers may call from, or a JSON list; repeatable.",
+        show_default="none",
+        rich_help_panel=_PANEL,
+    ),
+]
+RootPath = Annotated[
+    str, typer.Option(help="Path prefix that a proxy strips.", show_default="none", rich_help_panel=_PANEL)
+]
+Shutdown = Annotated[
+    float,
+    typer.Option("--shutdown-timeout", help="Seconds that running requests get after SIGTERM.", rich_help_panel=_PANEL),
+]
+KeepAlive = Annotated[
+    float,
+    typer.Option(
+        "--sse-keep-alive-interval", help="Seconds between comments on an idle stream; 0: none.", rich_help_panel=_PANEL
+    ),
+]
+LogLevel = Annotated[str, typer.Option(metavar="|".join(_LEVELS), help="What to log.", rich_help_panel=_PANEL)]
+AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every HTTP request.", rich_help_panel=_PANEL)]
+
+
+def serve(
+    model: flags.Model = None,
+    *,
+    executor: flags.Executor = "reference",
+    threads: flags.Threads = None,
+    seed: flags.Seed = None,
+    max_model_len: flags.MaxModelLen = None,
+    policy: flags.PolicyName = "vllm",
+    settings: flags.Settings = None,
+    max_num_seqs: flags.MaxNumSeqs = 256,
+    max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
+    long_prefill_token_threshold: flags.LongPrefill = 0,
+    block_size: flags.BlockSize = 16,
+    num_blocks: flags.NumBlocks = None,
+    kv_cache_memory: flags.KvCacheMemory = None,
+    watermark: flags.Watermark = 0.0,
+    prefix_cache: flags.PrefixCache = "hashed",
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    api_key: ApiKeys = None,
+    served_model_name: Names = None,
+    allowed_origins: Origins = None,
+    root_path: RootPath = "",
+    shutdown_timeout_s: Shutdown = 30.0,
+    keep_alive_s: KeepAlive = 15.0,
+    log_level: LogLevel = "info",
+    access_log: AccessLog = False,
+) -> None:
+    """Serve a model over an OpenAI-compatible HTTP API, with continuous batching."""
+    given: dict[str, Any] = locals()
+    _log_to_stderr(log_level)
+    _run(*_configs(given))
+
+
+def _run(engine: EngineConfig, server: ServerConfig) -> None:
+    """Take the port, then load the model, then serve: a port that is taken costs nobody the wait."""
+    from headway.cli import summary
+    from headway.engine import AsyncLLM
+    from headway.server.serve import bind
+    from headway.server.serve import serve as serve_http
+
+    with bind(server) as listener:
+        with summary.LoadingBar() as bar:
+            llm = AsyncLLM.from_config(engine, bar.show)
+        names = server.served_model_names or (llm.model_name,)
+        serve_http(
+            llm, server, listener=listener, on_ready=lambda url: summary.show(summary.rows(llm.engine, names, url))
+        )
+
+
+def _configs(given: dict[str, Any]) -> tuple[EngineConfig, ServerConfig]:
+    """The flags as settings of both sides. Raises `BadSetting` before anything is loaded."""
+    from headway.engine import EngineConfig
+    from headway.server import ServerConfig
+
+    server = {
+        "api_keys": tuple(given["api_key"] or ()),
+        "served_model_names": tuple(given["served_model_name"] or ()),
+        "allowed_origins": parse_origins(given["allowed_origins"] or ()),
+    }
+    engine = {"policy_settings": parse_settings(given["settings"] or ())}
+    return EngineConfig(**_of(EngineConfig, given) | engine), ServerConfig(**_of(ServerConfig, given) | server)
+
+
+def _of(config: type[EngineConfig | ServerConfig], given: dict[str, Any]) -> dict[str, Any]:
+    """The flags that are named like fields of `config`."""
+    return {field.name: given[field.name] for field in fields(config) if field.name in given}
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging
+
+    if level not in _LEVELS:
+        raise BadSetting(f"--log-level is {level!r}; it must be one of {', '.join(_LEVELS)}")
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")

@@ -1,0 +1,82 @@
+"""What `headway serve` says when it is ready."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from headway.cli.output import notices
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from headway.engine import Engine
+
+Rows = list[tuple[str, str]]
+
+
+def rows(engine: Engine, names: Sequence[str], url: str) -> Rows:
+    """The facts of a started server: what it runs, what it holds, where it is."""
+    config, limits, model = engine.config, engine.limits, engine.model
+    context = f"{limits.max_model_len:,} tokens"
+    if limits.lowered_from is not None:
+        context += f" (the model allows {limits.lowered_from:,}; --kv-cache-memory raises it)"
+    threads = "" if engine.threads is None else f", {engine.threads} threads"
+    settings = "".join(f", {key}={value}" for key, value in config.policy_settings.items())
+    most_seqs = limits.max_num_seqs or config.max_num_seqs
+    return [
+        ("model", f"{', '.join(names)} ({model.num_layers} layers, vocabulary {model.vocab_size:,})"),
+        ("weights", engine.weights),
+        ("executor", f"{config.executor}{threads}"),
+        ("policy", f"{config.policy}{settings}"),
+        ("limits", f"{most_seqs:,} sequences, {config.max_num_batched_tokens:,} tokens a step"),
+        ("context", context),
+        ("KV cache", _kv(limits.num_blocks, limits.block_size, limits.kv_bytes)),
+        ("prefix cache", config.prefix_cache),
+        ("serving", f"{url} (API at {url}/v1, docs at {url}/docs)"),
+    ]
+
+
+def show(found: Rows) -> None:
+    """Print the facts on stderr: framed on a terminal, plain lines elsewhere."""
+    if not sys.stderr.isatty():
+        for name, fact in found:
+            print(f"{name + ':':<14}{fact}", file=sys.stderr, flush=True)
+        return
+    from rich.panel import Panel
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for name, fact in found:
+        grid.add_row(f"[bold]{name}[/bold]", fact)
+    notices().print(Panel(grid, title="headway", expand=False))
+
+
+class LoadingBar:
+    """A bar on the terminal while weights are loaded; silent elsewhere."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bar = Progress(*columns, console=notices(), transient=True, disable=not sys.stderr.isatty())
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Draw `done` of `total` steps of a stage."""
+        if not self._tasks:
+            self._bar.start()
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bar.add_task(stage, total=total)
+        self._bar.update(self._tasks[stage], completed=done)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _kv(num_blocks: int, block_size: int, num_bytes: int) -> str:
+    return f"{num_blocks:,} blocks of {block_size}, {num_blocks * block_size:,} tokens, {num_bytes / 2**20:,.0f} MiB"

@@ -102,6 +102,15 @@ class Rejected:
     at_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSizes:
+    """Sequences in each queue once a step was planned."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    num_swapped: int = 0
+
+
 @dataclass(slots=True)
 class StepRecord:
     """One step as it was carried out; a tape is a list of these.
@@ -122,9 +131,7 @@ class StepRecord:
     wasted_rows: dict[str, int] = field(default_factory=dict)
     padding: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    num_running: int = 0
-    num_waiting: int = 0
-    num_swapped: int = 0
+    queued: QueueSizes = QueueSizes()
     end_s: float = 0.0
 
 

@@ -17,6 +17,7 @@ from headway.engine.loop import Abort, Call, Died, Ended, EngineLoop, Message, Q
 from headway.engine.outputs import Delta, EngineStats, Usage
 from headway.engine.tally import Tally
 from headway.errors import ExecutorFault, InvalidRequest, Overloaded
+from headway.models import Tokenizer
 
 
 class Stream:
@@ -107,6 +108,21 @@ class AsyncLLM:
         return self._loop.is_alive
 
     @property
+    def model_name(self) -> str:
+        """The model's own name."""
+        return self.engine.model.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Ids from texts and back."""
+        return self.engine.tokenizer
+
+    @property
+    def honours_priority(self) -> bool:
+        """Whether the policy serves a request with a lower `priority` earlier."""
+        return self.engine.core.scheduler.policy.honours_priority
+
+    @property
     def max_model_len(self) -> int:
         """Most tokens, prompt + output, of one sequence."""
         return self.engine.limits.max_model_len
@@ -149,7 +165,7 @@ class AsyncLLM:
         """A snapshot of queues, pool and totals."""
         return self._tally.stats(self.engine.core)
 
-    def add_listener(self, on_events: Callable[[list[Event]], None]) -> None:
+    def add_listener(self, on_events: Callable[[list[Event]], None], /) -> None:
         """Hear every event, once per step, in the engine's thread."""
         self._loop.send(Call(lambda core: core.listen(on_events)))
 

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headway.clock import Clock, WallClock
@@ -16,7 +17,7 @@ from headway.engine.limits import Limits, resolve_limits
 from headway.engine.text import TextStage
 from headway.executor.registry import PoolSize, make_loader
 from headway.kv import KVCache, make_prefix_cache
-from headway.models import ChatPrompts, GgufFile, ModelConfig, Tokenizer, open_model
+from headway.models import ChatPrompts, ModelConfig, OpenedModel, Tokenizer, open_model
 from headway.sched import Scheduler, make_policy
 
 Progress = Callable[[str, int, int], None]
@@ -48,7 +49,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
     policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
     loader = make_loader(config.executor, threads=config.threads)
     opened = open_model(config.model)
-    file: GgufFile = opened.file
+    file = opened.file
     limits = resolve_limits(
         config,
         policy.limits(),
@@ -56,33 +57,33 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
         token_bytes=loader.token_bytes(file.config),
         free_bytes=free_memory(),
     )
-    tokenizer = opened.tokenizer
-    executor = loader.load(
-        file,
-        PoolSize(num_blocks=limits.num_blocks, block_size=limits.block_size),
-        (lambda done, total: progress("loading weights", done, total)) if progress else None,
-    )
+    pool = PoolSize(num_blocks=limits.num_blocks, block_size=limits.block_size)
+    executor = loader.load(file, pool, partial(progress, "loading weights") if progress else None)
     kv = KVCache(limits.num_blocks, limits.block_size, make_prefix_cache(config.prefix_cache, limits.block_size))
     clock = WallClock()
-    text = TextStage(tokenizer)
+    text = TextStage(opened.tokenizer)
     return Engine(
         config=config,
         core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
         clock=clock,
         text=text,
-        door=Door(
-            limits,
-            vocab_size=file.config.vocab_size,
-            eos_ids=tokenizer.eos_ids,
-            encode=tokenizer.encode_text,
-            seed=config.seed if config.seed is not None else secrets.randbits(63),
-        ),
-        tokenizer=tokenizer,
+        door=_door(config, limits, opened),
+        tokenizer=opened.tokenizer,
         prompts=opened.prompts,
         model=file.config,
         limits=limits,
         weights=loader.weights,
         threads=loader.threads,
+    )
+
+
+def _door(config: EngineConfig, limits: Limits, opened: OpenedModel) -> Door:
+    return Door(
+        limits,
+        vocab_size=opened.file.config.vocab_size,
+        eos_ids=opened.tokenizer.eos_ids,
+        encode=opened.tokenizer.encode_text,
+        seed=config.seed if config.seed is not None else secrets.randbits(63),
     )
 
 

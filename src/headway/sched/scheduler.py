@@ -17,6 +17,7 @@ from headway.core import (
     Logprobs,
     Place,
     PromptScored,
+    QueueSizes,
     Rejected,
     Request,
     Sequence,
@@ -92,8 +93,7 @@ class Scheduler:
             self._reject(seq, reason, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
         record.notes = plan.notes
-        record.num_running, record.num_waiting = len(queues.running), len(queues.waiting)
-        record.num_swapped = len(queues.swapped)
+        record.queued = QueueSizes(len(queues.running), len(queues.waiting), len(queues.swapped))
         return batch if batch.lanes or batch.swap_out or batch.num_wasted_rows else None
 
     def commit(self, batch: Batch, result: StepResult, now_s: float) -> None:

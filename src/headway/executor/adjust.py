@@ -32,8 +32,9 @@ def adjusted(draw: Draw, logits_V: Array) -> Array:
         if 0 <= token_id < len(logits_V):
             logits_V[token_id] += bias
     if params.allowed_token_ids is not None:
-        allowed = _known(params.allowed_token_ids, logits_V)
-        _mask(logits_V, np.setdiff1d(np.arange(len(logits_V)), allowed))
+        others_V = np.ones(len(logits_V), np.bool_)
+        others_V[_known(params.allowed_token_ids, logits_V)] = False
+        _mask(logits_V, np.flatnonzero(others_V))
     _mask(logits_V, _known(banned, logits_V))
     _mask(logits_V, _known(forbidden, logits_V))
     return logits_V

@@ -81,8 +81,8 @@ class ReferenceExecutor:
             result = self._run(batch)
         except ExecutorFault as fault:
             return Finished(fault)
-        except (ArithmeticError, MemoryError) as error:
-            return Finished(ExecutorFault(f"the step failed: {type(error).__name__} {error}".rstrip()))
+        except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
+            return Finished(ExecutorFault(f"the step failed, {type(error).__name__}: {error}"))
         result.elapsed_s = time.perf_counter() - start_s
         return Finished(result)
 

@@ -178,6 +178,15 @@ def test_nan_is_a_fault_of_its_sequence():
         executor.launch(Batch(2, [scored])).result()
 
 
+def test_an_unknown_token_is_a_fault():
+    """What breaks inside a step comes out of `result`, not of `launch`, and the executor goes on."""
+    executor = make_executor()
+    pending = executor.launch(Batch(0, [Lane("a", [1_000_000], 0, [0])]))
+    with pytest.raises(ExecutorFault, match="IndexError"):
+        pending.result()
+    assert generate(executor, prompt(5), [0, 1], 1)
+
+
 def test_release_and_close_are_idempotent():
     """Unknown sequences may be released, and closing twice is fine."""
     executor = make_executor()

@@ -47,6 +47,8 @@ class GgufFile:
     @classmethod
     def open(cls, path: Path) -> GgufFile:
         """Maps the file and checks its whole directory. Raises BadModelFile, saying what is wrong and where."""
+        if path.is_dir():
+            raise BadModelFile(f"{path} is a directory; models are read from .gguf files so far")
         try:
             with path.open("rb") as file:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -101,7 +103,7 @@ def _config(path: Path, header: GgufHeader) -> ModelConfig:
     architecture = _text(path, meta, "general.architecture")
     if architecture not in ARCHITECTURES:
         raise BadModelFile(
-            f"{path}: architecture {architecture!r} is not supported; supported: {', '.join(ARCHITECTURES)}"
+            f"{path}: architecture {repr(architecture)[:60]} is not supported; supported: {', '.join(ARCHITECTURES)}"
         )
     _refuse_extensions(path, meta, architecture)
     embedding = header.tensors.get("token_embd.weight")
@@ -115,7 +117,7 @@ def _config(path: Path, header: GgufHeader) -> ModelConfig:
             raise BadModelFile(f"{path}: {architecture}.{key} is {size}, supported is the head size {head_dim} alone")
     return _named(
         path,
-        name=_text(path, meta, "general.name") or path.stem,
+        name=(_text(path, meta, "general.name") or path.stem)[:100],
         architecture=architecture,
         num_layers=_whole(path, meta, f"{architecture}.block_count"),
         hidden_size=hidden_size,
@@ -147,7 +149,7 @@ def _refuse_extensions(path: Path, meta: dict[str, Any], architecture: str) -> N
         raise BadModelFile(f"{path}: mixture-of-experts models are not supported")
     scaling = meta.get(f"{architecture}.rope.scaling.type", "none")
     if scaling != "none":
-        raise BadModelFile(f"{path}: RoPE scaling {scaling!r} is not supported")
+        raise BadModelFile(f"{path}: RoPE scaling {repr(scaling)[:60]} is not supported")
 
 
 def _kinds(tensors: dict[str, TensorInfo]) -> str:

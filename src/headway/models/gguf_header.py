@@ -23,7 +23,7 @@ Value = Any  # of metadata: str, int, float, bool, or a list of one of them
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _MAX_DIMS = 4
-_MAX_NAME = 65_535
+_MAX_NAME = 200  # characters; real ones have a few dozen, and messages quote them
 _MIN_TENSOR_BYTES = 8 + 4 + 4 + 8  # an empty name, no dimension, type, offset
 _MIN_PAIR_BYTES = 8 + 4 + 1
 

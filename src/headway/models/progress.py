@@ -33,4 +33,5 @@ class StderrBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._tasks:  # a bar that never started would still end a line
+            self._bar.stop()

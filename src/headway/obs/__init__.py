@@ -1,0 +1,13 @@
+"""What can be seen from outside: latencies, Prometheus metrics, the line about traffic.
+
+Listens to the core's events and asks for snapshots; nothing in the engine calls it by name. `docs/metrics.md` has the
+formulas. Start reading at `latency`.
+"""
+
+from headway.obs.histogram import Histogram
+from headway.obs.latency import LatencyTracker, Lifetime
+from headway.obs.load import Load
+from headway.obs.logline import TrafficLog
+from headway.obs.prometheus import CONTENT_TYPE, EngineMetrics
+
+__all__ = ["CONTENT_TYPE", "EngineMetrics", "Histogram", "LatencyTracker", "Lifetime", "Load", "TrafficLog"]

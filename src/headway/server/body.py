@@ -1,0 +1,50 @@
+"""A request's body: bounded, then strict JSON. Nothing here knows what the document means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from headway.errors import InvalidRequest
+from headway.server.faults import BodyTooLarge, WrongMediaType
+
+
+async def read_json(request: Request, limit: int) -> dict[str, Any]:
+    """The body as a JSON object. Raises `InvalidRequest` for anything else.
+
+    At most `limit` bytes are kept in memory; a body that declares more is refused before a byte of it is read.
+    NaN, infinities, numbers beyond a double, invalid UTF-8 and lone surrogates are no JSON.
+    """
+    _check_headers(request, limit)
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise _too_large(limit)
+    try:
+        document = msgspec.json.decode(body)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return document
+
+
+def _check_headers(request: Request, limit: int) -> None:
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
+        raise _too_large(limit)
+    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise WrongMediaType(f"Content-Type is {media_type!r}; send application/json")
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise WrongMediaType(f"Content-Encoding is {encoding!r}; send the body uncompressed")
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than this server's limit of {limit} bytes")

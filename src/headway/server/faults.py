@@ -1,0 +1,127 @@
+"""Exceptions as HTTP answers in OpenAI's shape. The only place that knows which status belongs to which mistake."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from headway.errors import (
+    ExecutorFault,
+    InvalidRequest,
+    Overloaded,
+    PolicyFault,
+    PromptTooLong,
+    UnknownModel,
+)
+
+MAX_MESSAGE_CHARS = 1000
+BAD_REQUEST = "invalid_request_error"
+
+
+class Unauthorized(InvalidRequest):
+    """The caller showed no key, or a wrong one."""
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body exceeds the server's limit; it was not read to its end."""
+
+
+class WrongMediaType(InvalidRequest):
+    """The body is not declared as plain JSON."""
+
+
+class TextTooLong(InvalidRequest):
+    """A text that cannot fit into the context however it is tokenized."""
+
+
+class Unsupported(InvalidRequest):
+    """A field that is known, but not supported here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One error answer: status, headers and the members of OpenAI's error object."""
+
+    status: int
+    message: str
+    kind: str = BAD_REQUEST
+    param: str | None = None
+    code: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The JSON document, valid UTF-8 whatever the message quotes."""
+        message = self.message if len(self.message) <= MAX_MESSAGE_CHARS else self.message[:MAX_MESSAGE_CHARS] + "…"
+        error: dict[str, Any] = {
+            "message": message.encode("utf-8", "replace").decode(),
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+        }
+        return msgspec.json.encode({"error": error | self.numbers})
+
+    def response(self) -> Response:
+        """The whole answer."""
+        return Response(self.encode(), self.status, self.headers, "application/json")
+
+
+def fault_of(error: Exception) -> Fault:
+    """The answer to an exception. What we did not foresee is a 500 that tells nothing of our inside."""
+    match error:
+        case InvalidRequest():
+            return _bad_request(error)
+        case Overloaded():
+            return refusal(str(error), error.retry_after_s, code="overloaded")
+        case ExecutorFault() | PolicyFault():
+            return Fault(status=500, message=str(error), kind="server_error", code="engine_fault")
+        case HTTPException():
+            return _http(error)
+        case _:
+            return Fault(status=500, message="internal server error; the log has the cause", kind="server_error")
+
+
+def refusal(message: str, retry_after_s: float, *, code: str) -> Fault:
+    """503 with `Retry-After` in whole seconds, at least 1."""
+    retry_after = {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
+    return Fault(status=503, message=message, kind="service_unavailable", code=code, headers=retry_after)
+
+
+def _bad_request(error: InvalidRequest) -> Fault:
+    status, code, headers = next(answer for kind, answer in _MISTAKES.items() if isinstance(error, kind))
+    numbers = {"n_prompt_tokens": error.num_prompt, "n_ctx": error.limit} if isinstance(error, PromptTooLong) else {}
+    return Fault(
+        status=status, message=str(error), param=error.param, code=code, headers=dict(headers), numbers=numbers
+    )
+
+
+# Status, code and headers of each kind of mistake; the first that fits counts.
+_MISTAKES: dict[type[InvalidRequest], tuple[int, str | None, dict[str, str]]] = {
+    PromptTooLong: (400, "context_length_exceeded", {}),
+    TextTooLong: (400, "context_length_exceeded", {}),
+    UnknownModel: (404, "model_not_found", {}),
+    Unauthorized: (401, "invalid_api_key", {"WWW-Authenticate": "Bearer"}),
+    # The rest of the body is not wanted: with the connection open it would have to be read.
+    BodyTooLarge: (413, "request_too_large", {"Connection": "close"}),
+    WrongMediaType: (415, "unsupported_media_type", {}),
+    Unsupported: (400, "unsupported_parameter", {}),
+    InvalidRequest: (400, None, {}),
+}
+
+
+def _http(error: HTTPException) -> Fault:
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    kind = BAD_REQUEST if error.status_code < 500 else "server_error"
+    headers = dict(error.headers or {})
+    return Fault(
+        status=error.status_code,
+        message=str(error.detail),
+        kind=kind,
+        code=codes.get(error.status_code),
+        headers=headers,
+    )

@@ -1,0 +1,23 @@
+"""All routes of the server."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from headway.obs import EngineMetrics
+from headway.server.routes_chat import chat_routes
+from headway.server.routes_completions import completion_routes
+from headway.server.routes_models import model_routes
+from headway.server.routes_status import figure_routes, probe_routes
+from headway.server.served import Served
+
+
+def all_routes(served: Served, metrics: EngineMetrics) -> list[APIRouter]:
+    """Routers bound to one engine, in the order in which `/docs` shows them."""
+    return [
+        chat_routes(served),
+        completion_routes(served),
+        model_routes(served),
+        probe_routes(served),
+        figure_routes(served, metrics),
+    ]

@@ -1,0 +1,78 @@
+"""`/v1/models`, `/tokenize`, `/detokenize`: what is served, and its tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from headway.errors import InvalidRequest, UnknownModel
+from headway.server.document import json_body
+from headway.server.messages import plain_messages, template_variables
+from headway.server.schema import DetokenizeRequest, TokenizeRequest
+from headway.server.served import Served
+
+
+def model_routes(served: Served) -> APIRouter:
+    """The routes, bound to their engine."""
+    router = APIRouter(tags=["models"])
+
+    @router.get("/v1/models")
+    async def list_models() -> dict[str, Any]:
+        """All names that requests may use."""
+        return {"object": "list", "data": [_card(served, name) for name in served.model_names]}
+
+    @router.get("/v1/models/{model:path}")
+    async def show_model(model: str) -> dict[str, Any]:
+        """One model. Its `max_model_len` is what a request may really use."""
+        if model not in served.model_names:
+            raise UnknownModel(model[:200], served.model_names)
+        return _card(served, model)
+
+    @router.post("/tokenize", openapi_extra=json_body(TokenizeRequest))
+    async def tokenize(request: Request) -> dict[str, Any]:
+        """Token ids of a prompt or a conversation."""
+        body = await served.read(request, TokenizeRequest)
+        token_ids = await _token_ids(served, body)
+        tokenizer = served.engine.tokenizer
+        return {
+            "count": len(token_ids),
+            "max_model_len": served.engine.max_model_len,
+            "tokens": token_ids,
+            "token_strs": [tokenizer.token_text(token) for token in token_ids] if body.return_token_strs else None,
+        }
+
+    @router.post("/detokenize", openapi_extra=json_body(DetokenizeRequest))
+    async def detokenize(request: Request) -> dict[str, Any]:
+        """Text of token ids."""
+        body = await served.read(request, DetokenizeRequest)
+        tokenizer = served.engine.tokenizer
+        if any(not 0 <= token < tokenizer.vocab_size for token in body.tokens):
+            raise InvalidRequest(f"tokens must be between 0 and {tokenizer.vocab_size - 1}", param="tokens")
+        return {"prompt": await served.off_loop(lambda: tokenizer.decode(body.tokens), len(body.tokens))}
+
+    return router
+
+
+async def _token_ids(served: Served, body: TokenizeRequest) -> list[int]:
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidRequest("send either prompt or messages", param="prompt")
+    if body.messages is not None:
+        variables = template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)
+        return await served.encode_chat(plain_messages(body.messages), variables)
+    text = body.prompt or ""
+    served.bound_texts([text], "prompt")
+    encode = served.engine.encode if body.add_special_tokens else served.engine.tokenizer.encode_text
+    return await served.off_loop(lambda: encode(text), len(text))
+
+
+def _card(served: Served, name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": served.created,
+        "owned_by": "headway",
+        "root": served.engine.model_name,
+        "parent": None,
+        "max_model_len": served.engine.max_model_len,
+    }

@@ -1,0 +1,118 @@
+"""Running the server: from an open port to an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+
+from headway.errors import BadSetting
+from headway.server.app import create_app
+from headway.server.config import ServerConfig
+from headway.server.port import ServedEngine
+
+_LAST_WORDS_S = 5  # for answers to be written once the engine has ended every request
+_IDLE_CONNECTION_S = 75
+
+
+def bind(config: ServerConfig) -> socket.socket:
+    """A listening socket, so that a taken port is known before a model is loaded. Raises `BadSetting`.
+
+    Port 0 takes any free one: ask the socket for it.
+    """
+    try:
+        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        # `create_server` sets SO_REUSEADDR: a restart does not wait for the last run's connections to be forgotten.
+        return socket.create_server((config.host, config.port), family=family, backlog=2048)
+    except OSError as error:
+        raise BadSetting(
+            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}; choose another --host or --port"
+        ) from None
+
+
+def serve(
+    engine: ServedEngine,
+    config: ServerConfig,
+    *,
+    listener: socket.socket | None = None,
+    on_ready: Callable[[str], None] | None = None,
+    quit_now: Callable[[int], object] = os._exit,
+) -> None:
+    """Serve until SIGINT or SIGTERM, then end in order; must be called from the main thread.
+
+    The first signal turns `/ready` to 503 and lets running requests finish within `shutdown_timeout_s`; what is left
+    is aborted with its finish reason. A second one calls `quit_now` at once. `on_ready` is told the URL. `listener`
+    comes from `bind`; without it, this binds. The engine is started here and closed at the end.
+    """
+    sock = listener or bind(config)
+    web = _Web(_uvicorn_config(engine, config))
+    with asyncio.Runner(loop_factory=web.config.get_loop_factory()) as runner:
+        runner.run(_run(engine, config, web, sock, on_ready, quit_now))
+
+
+class _Web(uvicorn.Server):
+    """uvicorn without its signal handlers: an orderly end is ours to run."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _uvicorn_config(engine: ServedEngine, config: ServerConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_app(engine, config),
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        server_header=False,
+        timeout_keep_alive=_IDLE_CONNECTION_S,
+        timeout_graceful_shutdown=_LAST_WORDS_S,
+    )
+
+
+async def _run(
+    engine: ServedEngine,
+    config: ServerConfig,
+    web: _Web,
+    sock: socket.socket,
+    on_ready: Callable[[str], None] | None,
+    quit_now: Callable[[int], object],
+) -> None:
+    engine.start()
+    leave = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        if leave.is_set():
+            quit_now(128 + number)
+        engine.begin_drain()  # from here on /ready says 503, before anything else happens
+        leave.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    serving = asyncio.create_task(web.serve([sock]))
+    if on_ready is not None:
+        on_ready(_url(sock))
+    leaving = asyncio.create_task(leave.wait())
+    try:
+        await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        engine.begin_drain()
+        # The port stays open meanwhile, to tell balancers and clients that this server is leaving.
+        await engine.drained(config.shutdown_timeout_s)
+        await engine.close()
+    finally:
+        leaving.cancel()
+        web.should_exit = True
+        await serving
+
+
+def _url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

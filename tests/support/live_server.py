@@ -1,0 +1,74 @@
+"""The application behind a real socket, in a thread of its own, for tests that need a connection to break."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+
+import uvicorn
+
+from headway.server import ServerConfig, create_app
+
+
+class LiveServer:
+    """uvicorn on a free port. The engine lives on its loop: touch it by `call`."""
+
+    def __init__(self, engine, config):
+        self.engine = engine
+        self.sock = socket.create_server(("127.0.0.1", 0))
+        self.host, self.port = self.sock.getsockname()[:2]
+        self.url = f"http://{self.host}:{self.port}"
+        web = uvicorn.Config(create_app(engine, config), log_config=None, log_level="critical", ws="none")
+        self._web = uvicorn.Server(web)
+        self._loop = None
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="live-server")
+
+    def _run(self):
+        async def main():
+            self._loop = asyncio.get_running_loop()
+            self.engine.start()
+            self._up.set()
+            await self._web.serve([self.sock])
+            await self.engine.close()
+
+        asyncio.run(main())
+
+    def call(self, function, *args):
+        """Run `function` on the server's loop and return its result."""
+
+        async def on_loop():
+            return function(*args)
+
+        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(timeout=10)
+
+    def until(self, condition, timeout_s=5.0):
+        """Wait until `condition()`, looked at on the server's loop between its turns, is true."""
+
+        async def look():
+            while not condition():
+                await asyncio.sleep(0.005)  # noqa: ASYNC110 - any condition, not only one that tells of its change
+
+        asyncio.run_coroutine_threadsafe(asyncio.wait_for(look(), timeout_s), self._loop).result(timeout_s + 5)
+
+    def open_socket(self):
+        """A plain connection to write HTTP by hand."""
+        return socket.create_connection((self.host, self.port), timeout=10)
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._up.wait(10), "the server did not start"
+        return self
+
+    def __exit__(self, *_):
+        self.call(self.engine.begin_drain)
+        asyncio.run_coroutine_threadsafe(self.engine.close(), self._loop).result(10)
+        self._web.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the server did not end"
+
+
+@contextlib.contextmanager
+def live(engine, **settings):
+    with LiveServer(engine, ServerConfig(**settings)) as server:
+        yield server

@@ -26,20 +26,23 @@ class Client:
     An answer may take as long as the server wants; only connecting has a time limit.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(self, url: str, api_key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
         import httpx
 
         self.url = url.rstrip("/").removesuffix("/v1")
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         try:
             self._http = httpx.Client(
-                base_url=self.url, headers=headers, timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
+                base_url=self.url,
+                headers=headers,
+                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
+                transport=transport,
             )
-            scheme = httpx.URL(self.url).scheme
+            parsed = httpx.URL(self.url)
         except (httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise BadSetting(f"--url or --api-key cannot be used: {error}") from None
-        if scheme not in ("http", "https"):
-            raise BadSetting(f"--url is {url!r}; it must begin with http:// or https://")
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise BadSetting(f"--url is {url!r}; it must be like http://127.0.0.1:8000")
 
     def __enter__(self) -> Self:
         return self

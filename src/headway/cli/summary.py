@@ -65,6 +65,8 @@ class LoadingBar:
 
     def show(self, stage: str, done: int, total: int) -> None:
         """Draw `done` of `total` steps of a stage."""
+        if self._bar.disable:
+            return
         if not self._tasks:
             self._bar.start()
         if stage not in self._tasks:
@@ -75,7 +77,8 @@ class LoadingBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._tasks:
+            self._bar.stop()
 
 
 def _kv(num_blocks: int, block_size: int, num_bytes: int) -> str:

@@ -1,0 +1,145 @@
+"""chat and complete against a pretended server."""
+
+import io
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from headway.cli.chat import Conversation
+from headway.cli.client import Client, NoAnswer
+from headway.errors import BadSetting
+
+pytestmark = pytest.mark.server
+
+
+def test_chat_once(headway, fake_server):
+    """One message: the answer streams to stdout; flags become fields, what was not given is not sent."""
+    args = ("chat", "Where?", "--url", fake_server.url, "--system", "Be brief.", "--max-tokens", "5", "--api-key", "k")
+    assert headway(*args) == (0, "Paris.\n", "")
+    [(path, key, body)] = fake_server.asked
+    assert (path, key) == ("/v1/chat/completions", "Bearer k")
+    assert body == {
+        "model": "fake-model",
+        "max_tokens": 5,
+        "stream": True,
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where?"}],
+    }
+
+
+def test_chat_reads_a_pipe(headway, fake_server, monkeypatch):
+    """A piped stdin is one message; the URL may end in /v1."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Where?\nTell me.\n"))
+    assert headway("chat", "--url", f"{fake_server.url}/v1/")[:2] == (0, "Paris.\n")
+    assert fake_server.asked[0][2]["messages"] == [{"role": "user", "content": "Where?\nTell me.\n"}]
+
+
+def test_chat_in_a_terminal(headway, fake_server, monkeypatch):
+    """A conversation keeps its history, /reset forgets all but the system message, /exit leaves."""
+    lines = iter(["Where?", "", "And?", "/reset", "Anew", "/exit"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    status, out, _ = headway("chat", "--url", fake_server.url, "--system", "S")
+    assert (status, out) == (0, "Paris.\n" * 3)
+    texts = [[message["content"] for message in body["messages"]] for _, _, body in fake_server.asked]
+    assert texts == [["S", "Where?"], ["S", "Where?", "Paris.", "And?"], ["S", "Anew"]]
+
+
+def test_the_end_of_input_leaves_a_chat(headway, fake_server, monkeypatch):
+    """Ctrl-D at the prompt is a farewell."""
+
+    def end(prompt):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", end)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    assert headway("chat", "--url", fake_server.url)[0] == 0
+
+
+def test_an_answer_cut_short_is_remembered(fake_server):
+    """Closing the stream early keeps what was said; a question without any answer is forgotten."""
+    with Client(fake_server.url) as client:
+        talk = Conversation(client, None, {})
+        pieces = talk.ask("Where?")
+        assert next(pieces) == "Par"
+        pieces.close()
+        assert [message["content"] for message in talk.messages] == ["Where?", "Par"]
+        fake_server.answers = []
+        assert list(talk.ask("And?")) == [""] * 0
+        assert len(talk.messages) == 2
+
+
+def test_complete(headway, fake_server):
+    """The continuation alone, with sampling flags as fields."""
+    args = ("complete", "Once", "--url", fake_server.url, "--model", "m", "--temperature", "0", "--stop", "\n")
+    assert headway(*args) == (0, "Paris.\n", "")
+    [(path, _, body)] = fake_server.asked
+    assert path == "/v1/completions"
+    assert body == {"model": "m", "prompt": "Once", "temperature": 0, "stop": ["\n"], "stream": True}
+
+
+def test_no_server(headway):
+    """Nobody there: one line with the way out, status 1."""
+    status, out, err = headway("chat", "hi", "--url", "http://127.0.0.1:9")
+    assert (status, out) == (1, "")
+    assert "headway serve" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("code", "mention"), [(401, "--api-key"), (404, "not like this"), (503, "503")])
+def test_refused(headway, fake_server, code, mention):
+    """The server's own words, and for a missing key how to give it."""
+    fake_server.status = code
+    status, out, err = headway("complete", "hi", "--url", fake_server.url, "--model", "m")
+    assert (status, out) == (1, "")
+    assert mention in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "mention"),
+    [
+        (b'data: {"choices": [{"text": "a"}]}\n\n', "before it was whole"),
+        (b'data: {"error": {"message": "the step failed"}}\n\ndata: [DONE]\n\n', "the step failed"),
+        (b"data: <html>\n\n", "no JSON"),
+        (b"<html>", "before it was whole"),
+    ],
+)
+def test_a_broken_stream_is_no_answer(content, mention):
+    """An answer without its end, with an error inside, or of another kind never passes for a short one."""
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=content))
+    with Client("http://test", transport=transport) as client, pytest.raises(NoAnswer, match=mention):
+        list(client.complete("x", {}))
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"{}", b'{"data": []}', b"[]"])
+def test_not_our_kind_of_server(content):
+    """Something else listens there: said in one line."""
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=content))
+    with Client("http://test", transport=transport) as client, pytest.raises(NoAnswer, match="OpenAI"):
+        client.first_model()
+
+
+@pytest.mark.parametrize("url", ["example.com", "http://", "http://a:b", "ftp://x", ""])
+def test_bad_url(url):
+    """A URL that is none is the user's mistake."""
+    with pytest.raises(BadSetting, match="--url"):
+        Client(url)
+
+
+def test_ctrl_c_ends_quietly(fake_server):
+    """SIGINT while an answer streams: status 130, no traceback."""
+    fake_server.hang.set()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway.cli.main", "chat", "hi", "--url", fake_server.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert fake_server.hanging.wait(20)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "")
+    assert out in ("", "Paris.")

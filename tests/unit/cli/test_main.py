@@ -1,0 +1,104 @@
+"""The face of the command line: help, exit statuses, one clear line per mistake."""
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+
+from headway import __version__
+from headway.cli.main import make_app
+
+COMMANDS = ["serve", "chat", "complete", "generate", "policies", "tape", "collect-env"]
+
+
+def run(*args, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-m", "headway.cli.main", *args], capture_output=True, text=True, check=False, **kwargs
+    )
+
+
+def test_every_flag_has_one_line_of_help():
+    """Each command, argument and flag says what it is for."""
+    group = typer.main.get_command(make_app())
+    assert list(group.commands) == COMMANDS
+    for command in group.commands.values():
+        assert command.help
+        for parameter in command.params:
+            assert parameter.help, f"{command.name} {parameter.name}"
+            assert "\n" not in parameter.help
+
+
+@pytest.mark.parametrize("args", [["--help"], ["-h"], [], *([name, "--help"] for name in COMMANDS)])
+def test_help(headway, args):
+    """Help goes to stdout and is no mistake; so does a bare `headway`."""
+    status, out, err = headway(*args)
+    assert (status, err) == (0, "")
+    assert "headway" in out
+
+
+def test_version(headway):
+    """--version prints the version alone."""
+    assert headway("--version") == (0, f"{__version__}\n", "")
+
+
+def test_help_loads_nothing_heavy():
+    """The list of commands is there before anything of the engine, the server or a client is imported."""
+    script = "import headway.cli.main, sys; print(*({'numpy', 'fastapi', 'httpx', 'tokenizers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "mention"),
+    [
+        (["frobnicate"], "frobnicate"),
+        (["policies", "--frobnicate"], "--frobnicate"),
+        (["policies", "frobnicate"], "known: "),
+        (["tape", "scene.json"], "--policy"),
+        (["tape", "no/such/scene.json", "--policy", "vllm"], "no/such/scene.json"),
+        (["tape", "scene.json", "--policy", "vllm", "--set", "x"], "key=value"),
+        (["generate", "--prompt", "a", "--max-tokens", "many"], "--max-tokens"),
+        (["generate", "--prompt", "a", "--max-tokens", "0"], "max_tokens"),
+        (["generate", "--prompt", "a", "--kv-cache-memory", "1 parsec"], "1GiB"),
+        (["generate", "no/such/model.gguf", "--prompt", "a"], "no/such/model.gguf"),
+        (["generate"], "--input"),
+        (["serve", "--port", "99999"], "99999"),
+        (["serve", "--policy", "frobnicate", "--port", "0"], "frobnicate"),
+        (["serve", "--log-level", "loud"], "debug"),
+        (["serve", "--num-blocks", "8", "--kv-cache-memory", "1G"], "num_blocks"),
+        (["serve", "--block-size", "0"], "block_size"),
+        (["serve", "--allowed-origins", "[1"], "JSON"),
+        (["serve", "no/such/model.gguf", "--port", "0"], "no/such/model.gguf"),
+        (["chat", "hi", "--url", "ftp://example.com"], "http://"),
+        (["complete", ""], "PROMPT"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_status_2(headway, args, mention):
+    """Bad usage and bad input: status 2, nothing on stdout, one line on stderr that names the trouble."""
+    status, out, err = headway(*args)
+    assert (status, out) == (2, "")
+    assert err.startswith("headway")
+    assert len(err.splitlines()) == 1
+    assert mention in err
+
+
+def test_status_reaches_the_shell(tmp_path):
+    """A real process ends with the same status, without a traceback."""
+    done = run("tape", "no-scene.json", "--policy", "vllm", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_is_no_error():
+    """`headway policies | head -0`: no traceback, no complaint."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway.cli.main", "policies", "vllm", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 1

@@ -1,0 +1,89 @@
+"""headway serve: flags to settings, the summary, and a real process from start to SIGTERM."""
+
+import inspect
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+
+import pytest
+
+from headway.cli.generate import generate
+from headway.cli.main import main
+from headway.cli.serve import serve
+from headway.cli.summary import rows
+from headway.engine import EngineConfig, build_engine
+from headway.server import ServerConfig
+
+ELSEWHERE = {"policy_settings", "api_keys", "served_model_names"}  # filled from --set, --api-key, --served-model-name
+NOT_FLAGS = {"max_body_bytes", "saturation", "stall_timeout_s", "log_interval_s"}
+
+
+@pytest.mark.parametrize("command", [serve, generate])
+@pytest.mark.parametrize("config", [EngineConfig, ServerConfig])
+def test_flags_have_the_defaults_of_the_settings(command, config):
+    """What --help says is what a caller from Python gets."""
+    defaults = {field.name: field.default for field in fields(config) if field.default is not MISSING}
+    flags = inspect.signature(command).parameters
+    shared = (defaults.keys() & flags.keys()) - {"allowed_origins"}
+    assert {name: flags[name].default for name in shared} == {name: defaults[name] for name in shared}
+
+
+def test_every_setting_has_a_flag():
+    """`serve` can set all that an engine and a server can be told, but for a few limits that nobody needs to turn."""
+    flags = inspect.signature(serve).parameters.keys()
+    names = {field.name for config in (EngineConfig, ServerConfig) for field in fields(config)}
+    assert names - flags == ELSEWHERE | NOT_FLAGS
+
+
+def test_summary(tiny_gguf):
+    """The facts are those of the engine; a lowered context says why and how to raise it."""
+    config = EngineConfig(model=str(tiny_gguf), num_blocks=8, max_num_seqs=4, policy_settings={"chunked": "true"})
+    engine = build_engine(config)
+    facts = dict(rows(engine, ("my-model",), "http://127.0.0.1:1"))
+    assert facts["model"].startswith("my-model (2 layers")
+    assert facts["policy"] == "vllm, chunked=true"
+    assert facts["limits"].startswith("4 sequences")
+    assert facts["context"].startswith("128 tokens (the model allows 512")
+    assert facts["KV cache"].startswith("8 blocks of 16, 128 tokens")
+    assert "http://127.0.0.1:1/v1" in facts["serving"]
+    engine.core.executor.close()
+
+
+def test_a_taken_port_is_known_before_the_model_is_loaded(headway):
+    """Status 2 for the port, although the model does not exist either."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        status, out, err = headway("serve", "no-such-model.gguf", "--port", taken.getsockname()[1])
+    assert (status, out) == (2, "")
+    assert "cannot listen" in err
+
+
+@pytest.mark.server
+def test_from_start_to_sigterm(tiny_gguf, capsys):
+    """A plain summary on stderr, nothing on stdout, answers to chat and complete, and status 0 after SIGTERM."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway.cli.main", "serve", str(tiny_gguf), "--port", "0", "--served-model-name", "m"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        summary = []
+        while not summary or not summary[-1].startswith("serving:"):
+            line = process.stderr.readline()
+            assert line, f"the server ended early: {summary}"
+            summary.append(line)
+        assert [line.partition(":")[0] for line in summary][:3] == ["model", "weights", "executor"]
+        url = summary[-1].split()[1]
+        assert main(["chat", "hi", "--url", url, "--max-tokens", "3"]) == 0
+        assert main(["complete", "hi", "--url", url, "--max-tokens", "3"]) == 0
+        assert capsys.readouterr().err == ""
+        assert main(["complete", "hi", "--url", url, "--model", "other"]) == 1
+        assert "'other'" in capsys.readouterr().err
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+        assert (process.returncode, out) == (0, "")
+    finally:
+        process.kill()
+        process.communicate()

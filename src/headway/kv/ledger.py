@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.core import Sequence
 from headway.kv.holdings import Holdings
-from headway.kv.prefix import Hit
+from headway.kv.prefix import Hit, NoPrefixCache
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +82,23 @@ class Ledger:
         if (account := self._accounts.get(seq.id)) is not None:
             return account.num_blocks
         return 0 if seq.id in self._gone else self._kv.num_held(seq.id)
+
+    @property
+    def finds_prefixes(self) -> bool:
+        """Whether waiting for another sequence's blocks can pay: there is a prefix cache."""
+        return not isinstance(self._kv.prefix, NoPrefixCache)
+
+    def scratch(self) -> Ledger:
+        """A second ledger on the same books, for a question asked before anything is taken here."""
+        other = Ledger(self._kv)
+        other._hits = self._hits
+        return other
+
+    def num_private(self, seq: Sequence) -> int:
+        """Blocks that the sequence alone holds: what giving it back would free now."""
+        table = self._tables.get(seq.id)
+        refs = self._kv.pool.refs
+        return 0 if table is None else sum(refs[block] == 1 for block in table.block_ids)
 
     def hit(self, seq: Sequence) -> Hit:
         """What the prefix cache holds of a sequence; looked up once per pass.

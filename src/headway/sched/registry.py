@@ -16,6 +16,7 @@ from headway.errors import BadSetting
 from headway.sched.policy import Policy
 
 POLICIES = {
+    "headway": "headway.sched.policies.headway:Headway",
     "vllm": "headway.sched.policies.vllm:Vllm",
 }
 

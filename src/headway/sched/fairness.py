@@ -1,0 +1,77 @@
+"""Virtual token counters: who has been served how much (VTC, OSDI'24; ALGORITHMS §15)."""
+
+from __future__ import annotations
+
+from headway.core import Admitted, Arrived, Event, Finished, Preempted, Rejected, Request, TokenEmitted
+
+
+class VirtualCounters:
+    """Service per tenant in weighted tokens. A tenant that comes back from idleness is lifted: idling earns nothing.
+
+    Feed it every event (`on_event`). It charges a prompt at admission, what was found in the cache apart, and
+    each token when it is emitted, each divided by the request's weight. With `charge` a policy books
+    corrections of its own. For two tenants that both always have work the counters differ by at most
+    max(`prompt_cost` × longest prompt, `token_cost` × most tokens of a batch).
+    """
+
+    def __init__(self, prompt_cost: float = 1.0, token_cost: float = 2.0) -> None:
+        self._prompt_cost = prompt_cost
+        self._token_cost = token_cost
+        self._served: dict[str, float] = {}
+        self._requests: dict[str, Request] = {}
+        self._queued: dict[str, set[str]] = {}
+        self._left_last = ""
+
+    def of(self, tenant: str) -> float:
+        """Weighted tokens that a tenant received, lifts included."""
+        return self._served.get(tenant, 0.0)
+
+    def charge(self, request: Request, num_tokens: float) -> None:
+        """Book weighted tokens for a request's tenant; a negative number corrects an earlier one."""
+        self._served[request.tenant] = self.of(request.tenant) + num_tokens / request.weight
+
+    def prompt_charge(self, request: Request, num_tokens: int) -> float:
+        """What computing so many prompt tokens of a request adds to its tenant's counter."""
+        return self._prompt_cost * num_tokens / request.weight
+
+    def on_event(self, event: Event) -> None:
+        """Keep the counters up to date."""
+        match event:
+            case TokenEmitted(request_id=request_id):
+                self.charge(self._requests[request_id], self._token_cost)
+            case Arrived(request, _):
+                self._requests[request.id] = request
+                self._lift(request.tenant)
+                self._queued.setdefault(request.tenant, set()).add(request.id)
+            case Admitted(request_id=request_id, num_cached=num_cached, is_first=is_first):
+                request = self._requests[request_id]
+                self._leave(request)
+                if is_first:
+                    self.charge(request, self._prompt_cost * (request.num_prompt - num_cached))
+            case Preempted(request_id=request_id):
+                request = self._requests[request_id]
+                self._queued.setdefault(request.tenant, set()).add(request_id)
+            case Finished(request=request) | Rejected(request=request):
+                self._leave(request)
+                self._requests.pop(request.id, None)
+            case _:
+                pass
+
+    @property
+    def backlogged(self) -> list[str]:
+        """Tenants with a request in the queue."""
+        return [tenant for tenant, waiting in self._queued.items() if waiting]
+
+    def _lift(self, tenant: str) -> None:
+        if self._queued.get(tenant):
+            return
+        others = [self.of(other) for other in self.backlogged if other != tenant]
+        floor = min(others) if others else self.of(self._left_last)
+        self._served[tenant] = max(self.of(tenant), floor)
+
+    def _leave(self, request: Request) -> None:
+        waiting = self._queued.get(request.tenant)
+        if waiting and request.id in waiting:
+            waiting.discard(request.id)
+            if not waiting:
+                self._left_last = request.tenant

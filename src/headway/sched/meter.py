@@ -1,0 +1,57 @@
+"""What a policy planned, against what it took: the prices of time."""
+
+from __future__ import annotations
+
+from headway.core import PreemptMethod, StepPlan, StepRecord
+from headway.sched.controller import BudgetController
+from headway.sched.shortage import Prices
+from headway.sched.steptime import StepLoad
+
+_SMOOTHING = 0.2
+_COLD_COPY_S = 2e-5
+_COLD_TOKEN_S = 5e-4
+
+
+class StepMeter:
+    """Feeds measured steps to a budget controller, and keeps the prices of recomputing and copying a token."""
+
+    def __init__(self, controller: BudgetController) -> None:
+        self._controller = controller
+        self._planned: dict[int, tuple[StepLoad, int, int]] = {}
+        self._copy_s = _COLD_COPY_S
+
+    def planned(self, step: int, plan: StepPlan) -> None:
+        """Remember what a step is about to do."""
+        load, num_decodes = load_of(plan)
+        swaps = [entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP]
+        self._planned[step] = load, num_decodes, sum(seq.num_computed for seq in (*swaps, *plan.swap_ins))
+
+    def measured(self, record: StepRecord) -> None:
+        """Learn from a step that is over. Steps with copies tell their price, the others the time of tokens."""
+        load, num_decodes, num_copied = self._planned.pop(record.step, (StepLoad(), 0, 0))
+        seconds = record.end_s - record.start_s
+        if not load.num_tokens or seconds <= 0:
+            return
+        if num_copied:
+            extra_s = max(0.0, seconds - self._controller.model.predict(load))
+            self._copy_s += _SMOOTHING * (extra_s / num_copied - self._copy_s)
+        else:
+            self._controller.observe(load, seconds, num_decodes=num_decodes)
+
+    @property
+    def prices(self) -> Prices:
+        """Seconds per token, measured where there was something to measure."""
+        model = self._controller.model
+        return Prices(model.coefficients[1] if model.is_ready else _COLD_TOKEN_S, self._copy_s)
+
+
+def load_of(plan: StepPlan) -> tuple[StepLoad, int]:
+    """What a plan will cost, and how many of its grants are decodes."""
+    load, num_decodes = StepLoad(), 0
+    for entry in plan.grants:
+        num, start = entry.num_tokens, entry.seq.num_computed
+        load.num_tokens += num
+        load.num_context += num * start + num * (num + 1) // 2
+        load.num_seqs += 1
+        num_decodes += num == 1 and entry.seq.num_output > 0
+    return load, num_decodes

@@ -1,0 +1,158 @@
+"""Ours: decodes first, prefill sized to the time that is left, admission by predicted peak, shortage by cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
+from headway.sched.admission import PeakGate
+from headway.sched.controller import BudgetController
+from headway.sched.fairness import VirtualCounters
+from headway.sched.fill import NO_LIMIT, Budget, grant, preempt
+from headway.sched.lengths import OutputLengths
+from headway.sched.meter import StepMeter, load_of
+from headway.sched.params import at_least, between, param
+from headway.sched.policy import Axes, PlanLimits, Policy
+from headway.sched.prompts import PromptPass, PromptRules, is_prefilling
+from headway.sched.shortage import relieve
+from headway.sched.siblings import PrefixesUnderway
+from headway.sched.standing import Rank, ranking
+from headway.sched.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadwayParams:
+    """Parameters of `headway`; each part can be switched off, so that its worth can be shown."""
+
+    max_num_batched_tokens: int = param(2048, "most tokens of a step")
+    max_num_seqs: int = param(256, "most sequences running at once")
+    max_num_prefill_tokens: int = param(0, "most prefill tokens of a step; 0 = only the whole budget bounds them")
+    long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
+    kv_cache_utilization_limit: float = param(1.0, "share of the blocks that admission may plan to fill")
+    itl_target_ms: float = param(0.0, "P99 inter-token latency to keep; 0 = smallest steps at full throughput")
+    efficiency: float = param(0.9, "share of the greatest throughput that steps must reach when there is no target")
+    overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
+    fair: bool = param(True, "serve the tenant with the least weighted tokens first")
+    age_s: float = param(10.0, "seconds of waiting that outweigh one class; 0 = no ageing")
+    short_prompt_tokens: int = param(256, "prompts up to this have a lane of their own beside long ones; 0 = off")
+    prefix_wait: bool = param(True, "a request whose prefix is being computed waits for it")
+    shortage_by_cost: bool = param(True, "victim and method by cost; without it, recompute the youngest")
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)
+        at_least("max_num_seqs", self.max_num_seqs, 1)
+        for name in ("max_num_prefill_tokens", "long_prefill_token_threshold", "short_prompt_tokens"):
+            at_least(name, getattr(self, name), 0)
+        between("kv_cache_utilization_limit", self.kv_cache_utilization_limit, 0.05, 1.0)
+        between("itl_target_ms", self.itl_target_ms, 0.0, 1e6)
+        between("efficiency", self.efficiency, 0.1, 0.99)
+        between("overflow", self.overflow, 0.0, 0.5)
+        between("age_s", self.age_s, 0.0, 1e6)
+
+
+class Headway(Policy):
+    """Stall-free decodes, a controlled prefill budget with a lane for short prompts, fair turns, and foresight."""
+
+    Params = HeadwayParams
+    axes = Axes(
+        order="least-served tenant, then class with ageing, slack, arrival; short prompts beside long ones",
+        sharing="all decodes, then prefill up to a controlled budget",
+        reservation="this step's tokens, while the predicted peak fits",
+        shortage="cheapest of partial, swap and recompute; never the first in rank; admit nobody in that step",
+    )
+    source = "Headway; parts from Sarathi-Serve, VTC, LightLLM and QoServe (ALGORITHMS §7, §15, §20)"
+    honours_priority = True
+
+    def __init__(self, params: HeadwayParams) -> None:
+        self._params = params
+        target_s = params.itl_target_ms / 1000.0 or None
+        self._controller = BudgetController(target_s, params.efficiency, params.max_num_batched_tokens)
+        self._meter = StepMeter(self._controller)
+        self._counters = VirtualCounters() if params.fair else None
+        self._lengths = OutputLengths()
+
+    def limits(self) -> PlanLimits:
+        """Token budget and sequence cap."""
+        return PlanLimits(max_tokens=self._params.max_num_batched_tokens, max_seqs=self._params.max_num_seqs)
+
+    def on_event(self, event: Event) -> None:
+        """Count service, learn output lengths, time steps."""
+        if self._counters is not None:
+            self._counters.on_event(event)
+        match event:
+            case StepRecord():
+                self._meter.measured(event)
+            case Finished(request, FinishReason.STOP | FinishReason.LENGTH, num_output, _, _):
+                self._lengths.learn(request, num_output // request.params.n)
+            case _:
+                pass
+
+    def plan(self, view: View) -> StepPlan:
+        """Decodes, then those swapped out, then prompts under way, then new ones."""
+        params = self._params
+        plan = StepPlan()
+        budget = Budget.of(view, params.max_num_batched_tokens, params.max_num_seqs)
+        rank = ranking(view.now_s, params.age_s)
+        self._decodes(view, plan, budget, rank)
+        load, _ = load_of(plan)
+        num_prefill = self._controller.budget(load, load.num_context / max(1, load.num_seqs))
+        budget.num_tokens = min(budget.num_tokens, num_prefill, params.max_num_prefill_tokens or NO_LIMIT)
+        if not plan.preemptions:
+            self._resume(view, plan, budget, rank)
+        PromptPass(view, plan, budget, self._rules(view, plan, rank)).run()
+        if not plan.grants and not plan.preemptions:
+            self._give_way(view, plan, rank)  # nobody can move: prompts under way hold all the memory
+        self._meter.planned(view.step, plan)
+        return plan
+
+    def _decodes(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
+        """Every sequence that emits tokens goes on; where memory is short the cheapest gives way."""
+        for seq in view.running:
+            if not seq.is_decoding or seq.num_in_flight or budget.num_tokens <= 0:
+                continue
+            while not _is_preempted(plan, seq):
+                if view.ledger.take(seq, 1):
+                    grant(plan, budget, seq, 1)
+                    break
+                if not self._give_way(view, plan, rank):
+                    break
+
+    def _resume(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
+        """Swapped sequences come back in order of rank, decodes and prompts alike."""
+        for seq in sorted(view.swapped, key=rank):
+            num = min(seq.num_pending, budget.num_tokens)
+            if num <= 0 or budget.num_seqs < seq.num_branches or not view.ledger.take_swap_in(seq, num):
+                return
+            budget.num_seqs -= seq.num_branches
+            plan.swap_ins.append(seq)
+            grant(plan, budget, seq, num)
+
+    def _rules(self, view: View, plan: StepPlan, rank: Rank) -> PromptRules:
+        params, num_blocks = self._params, view.ledger.num_blocks
+        limit = params.kv_cache_utilization_limit
+        gate = None
+        if params.overflow:
+            gate = PeakGate(self._lengths, view.running, num_blocks * view.ledger.block_size * limit, params.overflow)
+        return PromptRules(
+            rank=rank,
+            counters=self._counters,
+            gate=gate,
+            underway=PrefixesUnderway(filter(is_prefilling, view.running), view.ledger.block_size)
+            if params.prefix_wait
+            else None,
+            short_tokens=params.short_prompt_tokens,
+            chunk_cap=params.long_prefill_token_threshold,
+            num_spare_blocks=int((1.0 - limit) * num_blocks),
+            may_admit=not plan.preemptions and len(plan.swap_ins) == len(view.swapped),
+        )
+
+    def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:
+        if self._params.shortage_by_cost:
+            return relieve(view, plan, self._meter.prices, rank)
+        left = [seq for seq in view.running if not seq.num_in_flight and not _is_preempted(plan, seq)]
+        return len(left) > 1 and preempt(plan, view, left[-1])
+
+
+def _is_preempted(plan: StepPlan, seq: Sequence) -> bool:
+    return any(entry.seq is seq for entry in plan.preemptions)

@@ -1,0 +1,117 @@
+"""Prefill for the `headway` policy: two lanes, fair turns, a gate on memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.core import Sequence, StepPlan
+from headway.sched.admission import PeakGate
+from headway.sched.fairness import VirtualCounters
+from headway.sched.fill import Budget, capped, grant
+from headway.sched.siblings import PrefixesUnderway
+from headway.sched.standing import Rank, Turns
+from headway.sched.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRules:
+    """What the prefill pass keeps to; a part that is None or 0 is switched off."""
+
+    rank: Rank
+    counters: VirtualCounters | None
+    gate: PeakGate | None
+    underway: PrefixesUnderway | None
+    short_tokens: int
+    chunk_cap: int
+    num_spare_blocks: int
+    may_admit: bool
+
+
+class PromptPass:
+    """Spends a step's prefill budget: prompts under way in order of rank, then new ones in turn.
+
+    While a long prompt is under way, half of the budget goes to short ones first, so that they need not wait
+    for its end; the other half goes to everyone, so that it always moves.
+    """
+
+    def __init__(self, view: View, plan: StepPlan, budget: Budget, rules: PromptRules) -> None:
+        self._view = view
+        self._plan = plan
+        self._budget = budget
+        self._rules = rules
+        gone = {entry.seq.id for entry in plan.preemptions}
+        started = [seq for seq in view.running if is_prefilling(seq) and seq.id not in gone]
+        self._started = sorted(started, key=rules.rank)
+        self._granted: set[str] = set()
+
+    def run(self) -> None:
+        """Fill the budget."""
+        whole = self._budget.num_tokens
+        if whole <= 0:
+            return
+        if any(not self._is_short(seq) for seq in self._started):
+            half = whole // 2
+            self._budget.num_tokens = half
+            self._fill(self._is_short)
+            self._budget.num_tokens += whole - half
+        self._fill(_anyone)
+
+    def _fill(self, wants: Callable[[Sequence], bool]) -> None:
+        for seq in self._started:
+            if seq.id not in self._granted and wants(seq) and self._budget.num_tokens > 0:
+                num = min(capped(seq.num_pending, self._rules.chunk_cap), self._budget.num_tokens)
+                if self._view.ledger.take(seq, num):
+                    self._grant(seq, num)
+        if self._rules.may_admit and self._budget.num_tokens > 0 and self._budget.num_seqs > 0:
+            self._admit(wants)
+
+    def _admit(self, wants: Callable[[Sequence], bool]) -> None:
+        """New ones in turn; the first wanted one that does not fit ends it, so that nobody overtakes for memory."""
+        rules, budget = self._rules, self._budget
+        turns = Turns((seq for seq in self._view.waiting if seq.id not in self._granted), rules.rank, rules.counters)
+        while budget.num_tokens > 0 and (seq := turns.take()) is not None:
+            if not wants(seq) or self._had_better_wait(seq):
+                continue
+            if budget.num_seqs < seq.num_branches or not self._let_in(seq):
+                return
+            if rules.counters is not None:
+                turns.charge(rules.counters.prompt_charge(seq.request, seq.num_pending))
+
+    def _let_in(self, seq: Sequence) -> bool:
+        rules, ledger = self._rules, self._view.ledger
+        if rules.gate is not None and not rules.gate.admits(seq):
+            return False
+        num = min(capped(ledger.num_pending(seq), rules.chunk_cap), self._budget.num_tokens)
+        if not ledger.take(seq, num):
+            return False
+        if ledger.num_free < rules.num_spare_blocks and (self._view.running or self._plan.grants):
+            ledger.give_back(seq, ledger.block_size * ledger.num_held(seq) if seq.num_computed else None)
+            return False
+        self._budget.num_seqs -= seq.num_branches
+        self._grant(seq, num)
+        if rules.gate is not None:
+            rules.gate.add(seq)
+        if rules.underway is not None:
+            rules.underway.add(seq)
+        return True
+
+    def _grant(self, seq: Sequence, num: int) -> None:
+        self._granted.add(seq.id)
+        grant(self._plan, self._budget, seq, num)
+
+    def _had_better_wait(self, seq: Sequence) -> bool:
+        underway = self._rules.underway
+        return underway is not None and underway.covers(seq, self._view.ledger.hit(seq).num_tokens)
+
+    def _is_short(self, seq: Sequence) -> bool:
+        return seq.num_pending <= self._rules.short_tokens or not self._rules.short_tokens
+
+
+def is_prefilling(seq: Sequence) -> bool:
+    """Whether a running sequence has a prompt (or a recomputation) to work on."""
+    return not seq.is_decoding and not seq.num_in_flight
+
+
+def _anyone(_: Sequence) -> bool:
+    return True

@@ -1,0 +1,88 @@
+"""How long a step will take: a small linear model, fitted online to measured steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NUM_TERMS = 4
+FORGETTING = 0.995
+MIN_STEPS = 16
+_RIDGE = 1e-6
+_SWEEPS = 12
+
+
+@dataclass(slots=True)
+class StepLoad:
+    """What makes a step long: tokens computed, tokens of context they read, sequences."""
+
+    num_tokens: int = 0
+    num_context: int = 0
+    num_seqs: int = 0
+
+    def terms(self) -> tuple[float, float, float, float]:
+        """Regressors: a constant, tokens, thousands of context tokens read, sequences."""
+        return 1.0, float(self.num_tokens), self.num_context / 1000.0, float(self.num_seqs)
+
+
+class StepTimeModel:
+    """seconds = c₀ + c₁·tokens + c₂·context + c₃·sequences, every coefficient at least 0.
+
+    Weighted least squares in which a step's weight fades by `FORGETTING` with every later one, so the fit
+    follows a machine that changes speed. Solved by coordinate descent on the 4 × 4 normal equations. A step
+    that took more than four times its prediction is cut to that: one hiccup must not bend the model.
+    """
+
+    def __init__(self) -> None:
+        self._gram = [[0.0] * NUM_TERMS for _ in range(NUM_TERMS)]
+        self._moments = [0.0] * NUM_TERMS
+        self._coefficients = [0.0] * NUM_TERMS
+        self._num_steps = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough steps were seen to believe a prediction."""
+        return self._num_steps >= MIN_STEPS
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """Seconds per step, per token, per thousand context tokens, per sequence."""
+        return tuple(self._coefficients)
+
+    def observe(self, load: StepLoad, seconds: float) -> None:
+        """Learn from a measured step."""
+        if self.is_ready:
+            seconds = min(seconds, 4.0 * self.predict(load))
+        terms = load.terms()
+        for row, left in zip(self._gram, terms, strict=True):
+            for at, right in enumerate(terms):
+                row[at] = FORGETTING * row[at] + left * right
+        for at, term in enumerate(terms):
+            self._moments[at] = FORGETTING * self._moments[at] + term * seconds
+        self._num_steps += 1
+        if self._num_steps % 4 == 0 or self._num_steps <= MIN_STEPS:
+            self._solve()
+
+    def predict(self, load: StepLoad) -> float:
+        """Expected seconds of a step."""
+        return sum(factor * term for factor, term in zip(self._coefficients, load.terms(), strict=True))
+
+    def tokens_within(self, seconds: float, base: StepLoad, context_per_token: float) -> int:
+        """Most tokens that can join `base` so that the step stays within `seconds`; each reads so much context."""
+        per_token = self._coefficients[1] + self._coefficients[2] * context_per_token / 1000.0
+        spare = seconds - self.predict(base)
+        if spare <= 0:
+            return 0
+        return int(spare / per_token) if per_token > 0 else 1 << 30
+
+    def efficient_tokens(self, share: float) -> int:
+        """Fewest tokens of a step at which its tokens per second reach `share` of the most that is possible."""
+        fixed, per_token = self._coefficients[:2]
+        return int(fixed / per_token * share / (1.0 - share)) + 1 if per_token > 0 else 1 << 30
+
+    def _solve(self) -> None:
+        found = self._coefficients
+        for _ in range(_SWEEPS):
+            for at in range(NUM_TERMS):
+                row = self._gram[at]
+                rest = sum(row[other] * found[other] for other in range(NUM_TERMS) if other != at)
+                found[at] = max(0.0, (self._moments[at] - rest) / (row[at] + _RIDGE))

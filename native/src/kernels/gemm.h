@@ -1,0 +1,105 @@
+// Matrix product micro-kernels. Every output has one accumulator that walks k upwards, in every path.
+#pragma once
+
+#include "kernels/kernel_set.h"
+#include "simd/common.h"
+
+namespace headway {
+namespace {
+
+/// acc[r][v] += acts row r times column vector v, over `steps` steps of M::kUnroll values of k. Columns come as NG
+/// groups of VG vectors; within a group vectors are adjacent, and the next step is step_bytes further on.
+template <class M, int R, int NG, int VG>
+HW_INLINE void multiply(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* const (&groups)[NG],
+                        std::ptrdiff_t step_bytes, int steps, typename M::Acc (&acc)[R][NG * VG]) {
+    std::ptrdiff_t at = 0;
+    for (int s = 0; s < steps; ++s, at += step_bytes, acts += M::kUnroll) {
+        decltype(M::load(groups[0])) columns[NG * VG];
+#pragma GCC unroll 16
+        for (int v = 0; v < NG * VG; ++v) columns[v] = M::load(groups[v / VG] + at + v % VG * M::kBytes);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+            const auto act = M::broadcast(acts + r * stride);
+#pragma GCC unroll 16
+            for (int v = 0; v < NG * VG; ++v) M::step(acc[r][v], columns[v], act);
+        }
+    }
+}
+
+HW_INLINE void start(Vec::I& acc, std::int32_t offset) { acc = Vec::set1_int(offset); }
+HW_INLINE void start(Vec::F& acc, std::int32_t) { acc = Vec::set1(0.0f); }
+
+HW_INLINE Vec::F finish(Vec::I acc, float act_scale, const float* scales, Vec::F base) {
+    return Vec::fma(Vec::mul(Vec::to_float(acc), Vec::set1(act_scale)), Vec::load(scales), base);
+}
+HW_INLINE Vec::F finish(Vec::F acc, float, const float*, Vec::F base) { return Vec::add(acc, base); }
+
+template <class Acc>
+HW_INLINE Vec::F output(const GemmArgs& g, Acc acc, float act_scale, int column, const float* old) {
+    Vec::F base = g.bias != nullptr ? Vec::load(g.bias + column) : Vec::set1(0.0f);
+    if (g.epilogue == Epilogue::kAdd) base = Vec::add(base, Vec::load(old));
+    return finish(acc, act_scale, g.scales + column, base);
+}
+
+/// Writes one vector of outputs; the last panel may have fewer columns than lanes.
+template <class Acc>
+HW_INLINE void write(const GemmArgs& g, Acc acc, float act_scale, float* row, int column) {
+    const int left = g.num_outputs - column;
+    if (left >= Vec::kLanes) {
+        Vec::store(row + column, output(g, acc, act_scale, column, row + column));
+    } else if (left > 0) {
+        alignas(64) float some[Vec::kLanes] = {};
+        for (int i = 0; i < left; ++i) some[i] = row[column + i];
+        Vec::store(some, output(g, acc, act_scale, column, some));
+        for (int i = 0; i < left; ++i) row[column + i] = some[i];
+    }
+}
+
+template <class M, int R>
+void gemm_tile(const GemmArgs& g, int row, int panel) {
+    typename M::Acc acc[R][kPanelVectors];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+        for (int v = 0; v < kPanelVectors; ++v) start(acc[r][v], g.act_offsets != nullptr ? g.act_offsets[row + r] : 0);
+    }
+    const std::uint8_t* const groups[1] = {g.weights + static_cast<std::size_t>(panel) * g.panel_bytes};
+    multiply<M, R, 1, kPanelVectors>(static_cast<const typename M::Act*>(g.acts) + row * g.act_stride, g.act_stride, groups,
+                                     kPanelVectors * M::kBytes, g.num_steps, acc);
+    const int column = panel * kPanelVectors * Vec::kLanes;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+        const float act_scale = g.act_scales != nullptr ? g.act_scales[row + r] : 1.0f;
+        float* out = g.out + (row + r - g.row_begin) * g.out_stride;
+#pragma GCC unroll 16
+        for (int v = 0; v < kPanelVectors; ++v) write(g, acc[r][v], act_scale, out, column + v * Vec::kLanes);
+    }
+}
+
+template <class M, int R>
+HW_INLINE void gemm_rows(const GemmArgs& g, int row, int num_rows, int panel) {
+    if constexpr (R == 1) {
+        gemm_tile<M, 1>(g, row, panel);
+    } else if (num_rows == R) {
+        gemm_tile<M, R>(g, row, panel);
+    } else {
+        gemm_rows<M, R - 1>(g, row, num_rows, panel);
+    }
+}
+
+/// Panels outside, so that one stays in the first-level cache while all rows pass by it.
+template <class M>
+void gemm(const GemmArgs& g) {
+    const int num_rows = g.row_end - g.row_begin;
+    const int num_tiles = (num_rows + kRowTile - 1) / kRowTile;
+    for (int panel = g.panel_begin; panel < g.panel_end; ++panel) {
+        for (int t = 0; t < num_tiles; ++t) {
+            // Tiles of nearly equal height: 8 rows as 4 + 4 rather than 6 + 2.
+            const int begin = num_rows * t / num_tiles, end = num_rows * (t + 1) / num_tiles;
+            gemm_rows<M, kRowTile>(g, g.row_begin + begin, end - begin, panel);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace headway

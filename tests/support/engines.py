@@ -79,6 +79,7 @@ def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=51
     kv = KVCache(limits.num_blocks, limits.block_size, make_prefix_cache(config.prefix_cache, limits.block_size))
     text = TextStage(tokenizer)
     return Engine(
+        name="made-up",
         config=config,
         core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
         clock=clock,

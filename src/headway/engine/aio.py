@@ -109,8 +109,8 @@ class AsyncLLM:
 
     @property
     def model_name(self) -> str:
-        """The model's own name."""
-        return self.engine.model.name
+        """What clients call the model unless the server says otherwise."""
+        return self.engine.name
 
     @property
     def tokenizer(self) -> Tokenizer:

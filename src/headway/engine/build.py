@@ -28,6 +28,7 @@ Progress = Callable[[str, int, int], None]
 class Engine:
     """A built engine: its core, and what is needed to talk to it."""
 
+    name: str
     config: EngineConfig
     core: EngineCore
     clock: Clock
@@ -63,6 +64,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
     clock = WallClock()
     text = TextStage(opened.tokenizer)
     return Engine(
+        name=opened.name,
         config=config,
         core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
         clock=clock,

@@ -20,13 +20,13 @@ class LiveServer:
         self.url = f"http://{self.host}:{self.port}"
         web = uvicorn.Config(create_app(engine, config), log_config=None, log_level="critical", ws="none")
         self._web = uvicorn.Server(web)
-        self._loop = None
+        self.loop = None
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live-server")
 
     def _run(self):
         async def main():
-            self._loop = asyncio.get_running_loop()
+            self.loop = asyncio.get_running_loop()
             self.engine.start()
             self._up.set()
             await self._web.serve([self.sock])
@@ -40,16 +40,16 @@ class LiveServer:
         async def on_loop():
             return function(*args)
 
-        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(timeout=10)
+        return asyncio.run_coroutine_threadsafe(on_loop(), self.loop).result(timeout=10)
 
     def until(self, condition, timeout_s=5.0):
         """Wait until `condition()`, looked at on the server's loop between its turns, is true."""
 
         async def look():
-            while not condition():
-                await asyncio.sleep(0.005)  # noqa: ASYNC110 - any condition, not only one that tells of its change
+            while not condition():  # noqa: ASYNC110 - any condition, not only one that tells of its change
+                await asyncio.sleep(0.005)
 
-        asyncio.run_coroutine_threadsafe(asyncio.wait_for(look(), timeout_s), self._loop).result(timeout_s + 5)
+        asyncio.run_coroutine_threadsafe(asyncio.wait_for(look(), timeout_s), self.loop).result(timeout_s + 5)
 
     def open_socket(self):
         """A plain connection to write HTTP by hand."""
@@ -62,7 +62,7 @@ class LiveServer:
 
     def __exit__(self, *_):
         self.call(self.engine.begin_drain)
-        asyncio.run_coroutine_threadsafe(self.engine.close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.engine.close(), self.loop).result(10)
         self._web.should_exit = True
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server did not end"

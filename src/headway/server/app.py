@@ -43,7 +43,6 @@ def create_app(engine: ServedEngine, config: ServerConfig) -> FastAPI:
     app = FastAPI(
         title="Headway",
         version=headway.__version__,
-        root_path=config.root_path,
         redirect_slashes=False,
         middleware=_middleware(config),
         lifespan=lifespan,
@@ -56,7 +55,7 @@ def create_app(engine: ServedEngine, config: ServerConfig) -> FastAPI:
 
 
 def _middleware(config: ServerConfig) -> list[Middleware]:
-    around = [Middleware(Envelope, logs_access=config.access_log)]
+    around = [Middleware(Envelope, root_path=config.root_path, logs_access=config.access_log)]
     if config.allowed_origins:
         around.append(
             Middleware(

@@ -21,16 +21,20 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
 
 
 class Envelope:
-    """Every answer carries its `X-Request-Id`; an exception that nobody handled is a 500 in OpenAI's shape."""
+    """Every answer carries its `X-Request-Id`; an exception that nobody handled is a 500 in OpenAI's shape.
 
-    def __init__(self, app: ASGIApp, *, logs_access: bool) -> None:
-        self._app, self._logs_access = app, logs_access
+    `root_path` is the prefix that a proxy may have stripped from the path.
+    """
+
+    def __init__(self, app: ASGIApp, *, root_path: str, logs_access: bool) -> None:
+        self._app, self._root_path, self._logs_access = app, root_path.rstrip("/"), logs_access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         name_request(scope)
+        scope["root_path"] = self._root_path or scope.get("root_path", "")
         began, status = time.monotonic(), 0
 
         async def named(message: Message) -> None:

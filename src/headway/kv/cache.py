@@ -104,11 +104,24 @@ class KVCache(Holdings):
         self._drop(reversed(tail))
 
     def fork(self, parent_id: str, child_id: str) -> None:
-        """Let a new sequence share all blocks of another; whoever writes first gets a copy. No promise is passed on."""
+        """Let a new sequence share all blocks of another, not its promise; whoever writes first gets a copy."""
         assert not self.holds(child_id), f"{child_id} has blocks already"
         table = self.tables[parent_id]
         self.pool.ref(table.block_ids)
         self.tables[child_id] = Table(list(table.block_ids), table.trail.copied())
+
+    def split_promise(self, seq_ids: Sequence[str]) -> None:
+        """Divide the first sequence's promise evenly among it and its forks, which it was made for.
+
+        What they share makes room for the copies of their first writes, if nobody else takes it before.
+        """
+        parent = self.tables[seq_ids[0]]
+        share = parent.num_promised // len(seq_ids)
+        for seq_id in seq_ids:
+            table = self.tables[seq_id]
+            self._num_owed -= table.num_owed
+            table.num_promised = share
+            self._num_owed += table.num_owed
 
     def swap_out(self, seq_id: str) -> list[BlockPair]:
         """Move a sequence to the host tier: (device, host) blocks to copy. Shared blocks are copied as well."""

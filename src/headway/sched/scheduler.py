@@ -75,6 +75,7 @@ class Scheduler:
                 self._aborted_in_flight.append(seq)
             else:
                 self._let_go(seq, now_s)
+        self._release_ended(now_s)  # a batch that is returned as one may have waited for nobody else
         return True
 
     def schedule(self, now_s: float) -> Batch | None:
@@ -172,6 +173,8 @@ class Scheduler:
             child.num_computed, child.num_cached = seq.num_computed, seq.num_cached
             self.kv.fork(seq.id, child.id)
             self.queues.join(child, seq)
+        if children:
+            self.kv.split_promise([seq.id, *(child.id for child in children)])
         seq.num_branches = 1
         return [seq, *children]
 

@@ -17,6 +17,10 @@ from headway.sched.policy import Policy
 
 POLICIES = {
     "headway": "headway.sched.policies.headway:Headway",
+    "orca": "headway.sched.policies.orca:Orca",
+    "static": "headway.sched.policies.static:Static",
+    "tgi": "headway.sched.policies.tgi:Tgi",
+    "trtllm": "headway.sched.policies.trtllm:Trtllm",
     "vllm": "headway.sched.policies.vllm:Vllm",
 }
 

@@ -24,12 +24,14 @@ class Sequence:
 
     `token_ids` is prompt + output. `num_computed` counts the tokens whose KV is stored. `num_in_flight` is
     what a launched batch is computing for it now, 0 when none is. `num_branches` > 1 on the first choice of a
-    request with n > 1 until its prompt is computed: then the others are forked from it.
+    request with n > 1 until its prompt is computed: then the others are forked from it. `rank` is the request's
+    place in order of arrival, the same for all its choices; preemption does not change it.
     """
 
     request: Request
     choice: int = 0
     id: str = ""
+    rank: int = 0
     token_ids: list[int] = field(default_factory=list)
     num_computed: int = 0
     num_cached: int = 0

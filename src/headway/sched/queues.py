@@ -31,11 +31,13 @@ class Queues:
         self.swapped: list[Sequence] = []
         self.ended: list[Sequence] = []
         self.families: dict[str, Family] = {}
+        self._num_opened = 0
 
     def open(self, request: Request) -> Sequence:
         """Queue a new request; its first sequence stands for all its choices."""
         assert request.id not in self.families, f"request {request.id} is queued already"
-        seq = Sequence(request, num_branches=request.params.n)
+        seq = Sequence(request, rank=self._num_opened, num_branches=request.params.n)
+        self._num_opened += 1
         self.families[request.id] = Family(request, [seq])
         self.waiting.append(seq)
         return seq

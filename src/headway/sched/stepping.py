@@ -129,7 +129,7 @@ class Stepper:
     def _draws_of(self, seq: Sequence) -> tuple[Draw, ...]:
         if seq.num_branches == 1:
             return (self._draw(seq),)
-        children = [Sequence(seq.request, choice) for choice in range(1, seq.num_branches)]
+        children = [Sequence(seq.request, choice, rank=seq.rank) for choice in range(1, seq.num_branches)]
         self._branches[seq.id] = children
         return (self._draw(seq), *(self._draw(child) for child in children))
 

@@ -123,25 +123,38 @@ class KVCache(Holdings):
             table.num_promised = share
             self._num_owed += table.num_owed
 
-    def swap_out(self, seq_id: str) -> list[BlockPair]:
-        """Move a sequence to the host tier: (device, host) blocks to copy. Shared blocks are copied as well."""
-        assert self.can_swap_out(seq_id), f"{seq_id}: the host tier is full"
-        block_ids = self.tables[seq_id].block_ids
-        host_ids = self.host.take(len(block_ids))
-        self.release(seq_id)
-        self.swapped[seq_id] = host_ids
-        self.stats.num_swapped_out += len(host_ids)
-        return list(zip(block_ids, host_ids, strict=True))
+    def swap_out(self, *seq_ids: str) -> list[BlockPair]:
+        """Move sequences to the host tier: (device, host) blocks to copy.
 
-    def swap_in(self, seq_id: str) -> list[BlockPair]:
-        """Move a sequence back into blocks of its own: (host, device) blocks to copy."""
-        host_ids = self.swapped.pop(seq_id)
-        block_ids = self._take(len(host_ids))
-        assert self.num_free >= 0, f"{seq_id} was swapped into blocks that are promised to others"
-        self.host.give_back(host_ids)
-        self.tables[seq_id] = Table(block_ids, Trail())  # its copies are unknown to the prefix cache
-        self.stats.num_swapped_in += len(host_ids)
-        return list(zip(host_ids, block_ids, strict=True))
+        What they share with each other is copied once and stays shared; what they share with others is copied.
+        """
+        copies: dict[int, int] = {}
+        for seq_id in seq_ids:
+            block_ids = self.tables[seq_id].block_ids
+            self.host.ref(copies[block] for block in block_ids if block in copies)
+            fresh = [block for block in block_ids if block not in copies]
+            copies.update(zip(fresh, self.host.take(len(fresh)), strict=True))
+        for seq_id in seq_ids:
+            host_ids = [copies[block] for block in self.tables[seq_id].block_ids]
+            self.release(seq_id)
+            self.swapped[seq_id] = host_ids
+        self.stats.num_swapped_out += len(copies)
+        return list(copies.items())
+
+    def swap_in(self, *seq_ids: str) -> list[BlockPair]:
+        """Move sequences back: (host, device) blocks to copy. What they share with each other stays shared."""
+        copies: dict[int, int] = {}
+        for seq_id in seq_ids:
+            host_ids = self.swapped.pop(seq_id)
+            self.pool.ref(copies[host_id] for host_id in host_ids if host_id in copies)
+            fresh = [host_id for host_id in host_ids if host_id not in copies]
+            copies.update(zip(fresh, self._take(len(fresh)), strict=True))
+            assert self.num_free >= 0, f"{seq_id} was swapped into blocks that are promised to others"
+            self.host.give_back(host_ids)
+            block_ids = [copies[host_id] for host_id in host_ids]
+            self.tables[seq_id] = Table(block_ids, Trail())  # its copies are unknown to the prefix cache
+        self.stats.num_swapped_in += len(copies)
+        return list(copies.items())
 
     def forget_idle(self) -> None:
         """Empty the prefix cache of everything that no sequence uses."""

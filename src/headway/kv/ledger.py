@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence as Run
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 from headway.core import Sequence
 from headway.kv.holdings import Holdings
@@ -50,7 +52,8 @@ class Ledger:
         self._taken: dict[str, int] = {}
         self._accounts: dict[str, _Account] = {}
         self._gone: set[str] = set()  # tables given back whole
-        self._swapped_out: dict[str, int] = {}
+        self._swapped_out: dict[str, list[tuple[str, int]]] = {}
+        self._host_copies: Counter[tuple[str, int]] = Counter()  # who leaves together shares its common blocks' copies
         self._hits: dict[str, Hit] = {}
         self._refs: dict[int, int] = {}  # tables that will hold a block, where that differs from now
         self._writers: dict[int, int] = {}
@@ -89,9 +92,13 @@ class Ledger:
         return not isinstance(self._kv.prefix, NoPrefixCache)
 
     def scratch(self) -> Ledger:
-        """A second ledger on the same books, for a question asked before anything is taken here."""
-        other = Ledger(self._kv)
-        other._hits = self._hits
+        """A second ledger that goes on from here: for a question whose answer may not be wanted."""
+        other = copy(self)
+        fields = vars(other)
+        for name in ("_taken", "_gone", "_swapped_out", "_host_copies", "_refs", "_writers"):
+            fields[name] = fields[name].copy()
+        accounts = self._accounts.items()
+        fields["_accounts"] = {seq_id: replace(account, written=[*account.written]) for seq_id, account in accounts}
         return other
 
     def num_private(self, seq: Sequence) -> int:
@@ -150,7 +157,9 @@ class Ledger:
         """
         seq_id = seq.id
         self._num_taken -= self._taken.pop(seq_id, 0)
-        self._host_free += self._swapped_out.pop(seq_id, 0)
+        for key in self._swapped_out.pop(seq_id, ()):
+            self._host_copies[key] -= 1
+            self._host_free += not self._host_copies[key]
         if not self._has_table(seq_id):
             if seq_id in self._accounts:
                 self._close(seq_id)
@@ -163,29 +172,36 @@ class Ledger:
 
     def take_swap_in(self, seq: Sequence, num_tokens: int) -> bool:
         """Take blocks for all a swapped sequence has computed and `num_tokens` more; False when they do not fit."""
-        host_ids = self._kv.swapped[seq.id]
         if seq.id in self._accounts:
             return self.take(seq, num_tokens)
-        num_blocks = max(len(host_ids), self.blocks_for(seq.num_computed + num_tokens))
-        if num_blocks > self._free:
+        base = [-1 - host_id for host_id in self._kv.swapped[seq.id]]  # where blocks will be, shared as they are there
+        self._accounts[seq.id] = account = _Account(base, seq.num_computed, len(base))
+        for block in base:
+            self._book(block, num_refs=1)
+        if not self._grow(account, 0, num_tokens, None):
+            self._close(seq.id)
             return False
-        self._free -= num_blocks
-        self._accounts[seq.id] = _Account((), seq.num_computed, num_blocks)
         self._taken[seq.id] = num_tokens
         self._num_taken += num_tokens
         return True
 
-    def give_back_swapped(self, seq: Sequence) -> bool:
-        """Like `give_back`, into the host tier; False, and nothing is changed, when that has no room."""
-        num_blocks = len(self._tables[seq.id].block_ids)
-        if seq.id in self._swapped_out:
-            return True
-        if seq.id in self._gone or num_blocks > self._host_free:
+    def give_back_swapped(self, *seqs: Sequence) -> bool:
+        """Like `give_back`, into the host tier, where they share what they share here; all of them or, False, none."""
+        leaving = [seq for seq in seqs if seq.id not in self._swapped_out]
+        num_blocks = len({block for seq in leaving for block in self._tables[seq.id].block_ids})
+        if any(seq.id in self._gone for seq in leaving) or num_blocks > self._host_free:
             return False
-        self.give_back(seq)
+        for seq in leaving:
+            self.give_back(seq)
+            keys = [(leaving[0].id, block) for block in self._tables[seq.id].block_ids]
+            self._swapped_out[seq.id] = keys
+            self._host_copies.update(keys)
         self._host_free -= num_blocks
-        self._swapped_out[seq.id] = num_blocks
         return True
+
+    def num_swapped(self, *seqs: Sequence) -> int:
+        """Blocks that sequences hold in the host tier together."""
+        return len({block for seq in seqs for block in self._kv.swapped[seq.id]})
 
     def _is_covered(self, seq: Sequence, num_tokens: int) -> bool:
         """Whether the tokens go into one block that the sequence holds alone, as most decodes do."""
@@ -201,7 +217,7 @@ class Ledger:
 
     def _is_sole(self, block: int) -> bool:
         """Whether a referenced block can never have a second holder in this pass: nobody can hit it."""
-        return self._kv.pool.refs[block] == 1 and not self._kv.prefix.holds(block)
+        return block >= 0 and self._kv.pool.refs[block] == 1 and not self._kv.prefix.holds(block)
 
     def _has_table(self, seq_id: str) -> bool:
         return seq_id in self._tables and seq_id not in self._gone
@@ -269,7 +285,7 @@ class Ledger:
 
     def _book(self, block: int, *, num_refs: int = 0, num_writers: int = 0) -> None:
         """A block gets more holders or more writers, or fewer: move the free count by what that costs."""
-        refs = self._refs.get(block, self._kv.pool.refs[block])
+        refs = self._refs.get(block, self._kv.pool.refs[block] if block >= 0 else 0)
         writers = self._writers.get(block, 0)
         self._refs[block], self._writers[block] = refs + num_refs, writers + num_writers
         self._free += min(writers + 1, refs) - min(writers + num_writers + 1, refs + num_refs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headway.core import (
     Admitted,
     Batch,
@@ -36,12 +38,14 @@ class Stepper:
         """Move queues and blocks as the plan says; the plan was checked, so nothing here can fail."""
         batch = Batch(record.step, [], grants=plan.grants, num_wasted_rows=len(plan.wasted))
         for entry in plan.preemptions:
-            self._preempt(entry, batch, record, events)
+            self._preempt(entry, record, events)
+        for gang in _by_request(entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP):
+            batch.swap_out += self._kv.swap_out(*gang)
         for grant in plan.grants:
             if grant.seq.place is Place.WAITING:
                 self._admit(grant.seq, ledger, record, events)
+        batch.swap_in = self._kv.swap_in(*(seq.id for seq in plan.swap_ins))
         for seq in plan.swap_ins:
-            batch.swap_in += self._kv.swap_in(seq.id)
             self._queues.move(seq, Place.RUNNING)
             record.swapped_in.append(seq.id)
             events.append(Resumed(seq.id, seq.request.id, record.start_s))
@@ -70,7 +74,7 @@ class Stepper:
         for child in self._branches.pop(seq_id, []):
             self._draws.pop(child.id, None)
 
-    def _preempt(self, entry: Preemption, batch: Batch, record: StepRecord, events: list[Event]) -> None:
+    def _preempt(self, entry: Preemption, record: StepRecord, events: list[Event]) -> None:
         seq = entry.seq
         match entry.method:
             case PreemptMethod.RECOMPUTE:
@@ -84,7 +88,6 @@ class Stepper:
                 self._wait_again(seq, entry.requeue)
                 record.preempted.append(seq.id)
             case PreemptMethod.SWAP:
-                batch.swap_out += self._kv.swap_out(seq.id)
                 self._queues.move(seq, Place.SWAPPED)
                 record.swapped_out.append(seq.id)
         seq.num_preemptions += 1
@@ -140,3 +143,11 @@ class Stepper:
             draw = Draw(seq.id, request.params, seed, seq.choice, seq.token_ids, request.num_prompt, request.eos_ids)
             self._draws[seq.id] = draw
         return draw
+
+
+def _by_request(seqs: Iterable[Sequence]) -> Iterable[list[str]]:
+    """Sequence ids, those of one request together: what they share goes to the host tier once."""
+    gangs: dict[str, list[str]] = {}
+    for seq in seqs:
+        gangs.setdefault(seq.request.id, []).append(seq.id)
+    return gangs.values()

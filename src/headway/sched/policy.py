@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headway.core import Event, Sequence, StepPlan
+from headway.core import Batch, Event, Sequence, StepPlan
 from headway.sched.view import View
 
 
@@ -13,13 +13,15 @@ from headway.sched.view import View
 class PlanLimits:
     """What a policy promises never to exceed in one step; None where it promises nothing.
 
-    `max_seqs` bounds the sequences on the device after the step. With `decodes_exempt`, decodes alone may
-    exceed `max_tokens`, but nothing may be added to them then (Sarathi-Serve). `max_total` is the longest
-    sequence, prompt + output, that it can ever schedule; the server promises no longer context.
+    `max_seqs` bounds the sequences on the device after the step, `max_lanes` those computed in it. With
+    `decodes_exempt`, decodes alone may exceed `max_tokens`, but nothing may be added to them then
+    (Sarathi-Serve). `max_total` is the longest sequence, prompt + output, that it can ever schedule; the
+    server promises no longer context.
     """
 
     max_tokens: int | None = None
     max_seqs: int | None = None
+    max_lanes: int | None = None
     max_total: int | None = None
     decodes_exempt: bool = False
 
@@ -45,6 +47,8 @@ class Policy:
     axes: ClassVar[Axes]
     source: ClassVar[str]
     honours_priority: ClassVar[bool] = False
+    reorders: ClassVar[bool] = False
+    """Whether it takes waiting sequences in an order of its own, whatever order the view shows."""
 
     def limits(self) -> PlanLimits:
         """What its plans keep to; every plan is checked against it."""
@@ -53,6 +57,11 @@ class Policy:
     def in_flight(self) -> int:
         """Batches that it wants pending at once."""
         return 1
+
+    def units(self, batch: Batch) -> float:
+        """How long a batch lasts in a tape, in units."""
+        del batch
+        return 1.0
 
     def plan(self, view: View) -> StepPlan:
         """Decide one step."""

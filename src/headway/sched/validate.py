@@ -56,6 +56,8 @@ def _check_leaving(plan: StepPlan, policy: str) -> None:
 
 
 def _check_totals(plan: StepPlan, limits: PlanLimits, policy: str) -> None:
+    if limits.max_lanes is not None and len(plan.grants) > limits.max_lanes:
+        raise PolicyFault(policy, f"{len(plan.grants)} sequences computed, limit {limits.max_lanes}")
     if limits.max_tokens is None or plan.num_tokens <= limits.max_tokens:
         return
     if limits.decodes_exempt and all(grant.num_tokens == 1 for grant in plan.grants):

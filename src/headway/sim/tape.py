@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from headway.clock import VirtualClock
-from headway.core import Batch, Event, FinishReason, Request, SamplingParams, Sequence, StepRecord
+from headway.core import Event, FinishReason, Request, SamplingParams, Sequence, StepRecord
 from headway.engine.core import EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
@@ -55,7 +55,7 @@ class _Tape:
             num_blocks=scene.num_blocks,
             block_size=scene.block_size,
             clock=clock,
-            step_time=getattr(policy, "units", _one_unit),
+            step_time=policy.units,
             output_lengths=lengths,
             in_flight=policy.in_flight(),
         )
@@ -85,6 +85,7 @@ class _Tape:
     def _arrive(self) -> None:
         while self._coming and self._coming[0].arrival_s <= self._clock.now():
             self._core.submit(self._coming.pop(0))
+        self._core.flush_events()  # as live: a policy has heard of a request before it plans with it
 
     def _skip_to_next_arrival(self) -> None:
         arrival_s = self._coming[0].arrival_s
@@ -182,18 +183,15 @@ def _request(request: SceneRequest, first_ids: Mapping[str, int], position: int)
 
 
 def _limits(scene: Scene) -> dict[str, object]:
-    return {"num_slots": scene.num_blocks * scene.block_size}
+    """Defaults of parameters that mean something else in units than in seconds, or that only the scene knows."""
+    slots = {"num_slots": scene.num_blocks * scene.block_size}
+    return {**slots, "first_quantum": 1.0, "num_levels": 4, "promote_after": 0.0, "init_unit": 1, "predictor": "fitted"}
 
 
 def _usual_prefix_cache(scene: Scene, policy: str) -> str:
     if policy == "sglang":
         return "radix"
     return "hashed" if scene.has_prefixes else "none"
-
-
-def _one_unit(batch: Batch) -> float:
-    del batch
-    return 1.0
 
 
 def _stop(seq: Sequence) -> FinishReason | None:

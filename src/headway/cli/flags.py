@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headway.cli.config_file import use_config_file
 from headway.cli.values import parse_memory
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        callback=use_config_file,
+        is_eager=True,
+        help="A TOML file with flags as keys and a [policy] table for --set; flags on the line win.",
+        show_default=False,
+    ),
+]
 
 _SCHEDULING, _MEMORY, _MODEL = "Scheduling", "Memory", "Model and executor"
 
@@ -68,6 +81,19 @@ LongPrefill = Annotated[
     int, typer.Option(help="Most tokens of one prompt in a step; 0: no cap.", rich_help_panel=_SCHEDULING)
 ]
 
+MaxNumPrefill = Annotated[
+    int,
+    typer.Option(
+        "--max-num-prefill-tokens", help="Most prefill tokens of a step; 0: no own cap.", rich_help_panel=_SCHEDULING
+    ),
+]
+ItlTarget = Annotated[
+    float,
+    typer.Option(
+        "--itl-target-ms", help="P99 inter-token latency to keep, ms; 0: no target.", rich_help_panel=_SCHEDULING
+    ),
+]
+
 BlockSize = Annotated[int, typer.Option(help="Tokens in a block of the KV cache.", rich_help_panel=_MEMORY)]
 NumBlocks = Annotated[
     int | None,
@@ -87,6 +113,22 @@ KvCacheMemory = Annotated[
         help="Memory of the KV cache: bytes, 512MiB, 1GiB, 1G ...",
         show_default="a quarter of what is free, at most 2GiB",
         rich_help_panel=_MEMORY,
+    ),
+]
+HostMemory = Annotated[
+    int | None,
+    typer.Option(
+        parser=parse_memory,
+        metavar="SIZE",
+        help="Host memory for swapped sequences.",
+        show_default="none",
+        rich_help_panel=_MEMORY,
+    ),
+]
+KvLimit = Annotated[
+    float,
+    typer.Option(
+        "--kv-cache-utilization-limit", help="Share of the blocks that admission may fill.", rich_help_panel=_MEMORY
     ),
 ]
 Watermark = Annotated[

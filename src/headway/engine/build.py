@@ -15,10 +15,11 @@ from headway.engine.core import EngineCore
 from headway.engine.door import Door
 from headway.engine.limits import Limits, resolve_limits
 from headway.engine.text import TextStage
+from headway.errors import BadSetting
 from headway.executor.registry import PoolSize, make_loader
 from headway.kv import KVCache, make_prefix_cache
 from headway.models import ChatPrompts, ModelConfig, OpenedModel, Tokenizer, open_model
-from headway.sched import Scheduler, make_policy
+from headway.sched import Policy, Scheduler, make_policy, parameters
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, its steps done and its steps in all."""
@@ -47,7 +48,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
 
     Everything that can be refused is refused before weights are loaded. Raises `BadModelFile` and `BadSetting`.
     """
-    policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
+    policy = _policy(config)
     loader = make_loader(config.executor, threads=config.threads)
     opened = open_model(config.model)
     file = opened.file
@@ -58,9 +59,11 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
         token_bytes=loader.token_bytes(file.config),
         free_bytes=free_memory(),
     )
-    pool = PoolSize(num_blocks=limits.num_blocks, block_size=limits.block_size)
+    size = {"num_blocks": limits.num_blocks, "block_size": limits.block_size}
+    pool = PoolSize(**size, num_host_blocks=limits.num_host_blocks)
     executor = loader.load(file, pool, partial(progress, "loading weights") if progress else None)
-    kv = KVCache(limits.num_blocks, limits.block_size, make_prefix_cache(config.prefix_cache, limits.block_size))
+    prefix_cache = make_prefix_cache(config.prefix_cache, limits.block_size)
+    kv = KVCache(**size, prefix=prefix_cache, num_host_blocks=limits.num_host_blocks)
     clock = WallClock()
     text = TextStage(opened.tokenizer)
     return Engine(
@@ -77,6 +80,16 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
         weights=loader.weights,
         threads=loader.threads,
     )
+
+
+def _policy(config: EngineConfig) -> Policy:
+    """The policy with its parameters; a limit that it does not know is refused rather than ignored."""
+    policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
+    known = {field.name for field in parameters(type(policy))}
+    for name, value in config.wishes().items():
+        if name not in known:
+            raise BadSetting(f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out")
+    return policy
 
 
 def _door(config: EngineConfig, limits: Limits, opened: OpenedModel) -> Door:

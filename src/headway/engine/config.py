@@ -14,8 +14,11 @@ PREFIX_CACHES = ("hashed", "radix", "none")
 class EngineConfig:
     """What the user asked for. None means: decide from the model and this machine.
 
-    `model` is a .gguf file, a folder, or a catalogue name (None: the default model). `kv_cache_memory` is in
-    bytes. `watermark` is the share of all blocks kept free at admission. `policy_settings` are `--set` texts.
+    `model` is a .gguf file, a folder, or a catalogue name (None: the default model). `kv_cache_memory` and
+    `host_memory` (for swapped sequences) are in bytes. `watermark` is the share of all blocks kept free at
+    admission, `kv_cache_utilization_limit` the share that admission may plan to fill. `max_num_prefill_tokens`
+    bounds the prefill of a step apart from the whole budget, 0: not. `itl_target_ms` 0 sets no target.
+    `policy_settings` are `--set` texts.
     """
 
     model: str | None = None
@@ -25,10 +28,14 @@ class EngineConfig:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 512
     long_prefill_token_threshold: int = 0
+    max_num_prefill_tokens: int = 0
+    itl_target_ms: float = 0.0
+    kv_cache_utilization_limit: float = 1.0
     max_model_len: int | None = None
     block_size: int = 16
     num_blocks: int | None = None
     kv_cache_memory: int | None = None
+    host_memory: int | None = None
     watermark: float = 0.0
     prefix_cache: str = "hashed"
     seed: int | None = None
@@ -40,6 +47,9 @@ class EngineConfig:
         _whole("max_num_batched_tokens", self.max_num_batched_tokens, 1, 1 << 20)
         _whole("long_prefill_token_threshold", self.long_prefill_token_threshold, 0, 1 << 20)
         _whole("block_size", self.block_size, 1, 4096)
+        _whole("max_num_prefill_tokens", self.max_num_prefill_tokens, 0, 1 << 20)
+        if self.host_memory is not None:
+            _whole("host_memory", self.host_memory, 0, 1 << 50)
         if self.max_model_len is not None:
             _whole("max_model_len", self.max_model_len, 2, 1 << 27)
         if self.num_blocks is not None:
@@ -50,19 +60,33 @@ class EngineConfig:
             raise BadSetting("num_blocks and kv_cache_memory both size the KV cache; give one of them")
         if self.threads is not None:
             _whole("threads", self.threads, 1, 1024)
-        if not 0.0 <= self.watermark <= 0.9:
-            raise BadSetting(f"watermark is {self.watermark}; it must be between 0 and 0.9")
+        _between("watermark", self.watermark, 0.0, 0.9)
+        _between("kv_cache_utilization_limit", self.kv_cache_utilization_limit, 0.05, 1.0)
+        _between("itl_target_ms", self.itl_target_ms, 0.0, 1e6)
         if self.prefix_cache not in PREFIX_CACHES:
             raise BadSetting(f"prefix_cache is {self.prefix_cache!r}; it must be one of {', '.join(PREFIX_CACHES)}")
 
     def policy_defaults(self) -> dict[str, object]:
         """The engine-wide limits, for policy parameters of the same names."""
-        return {
-            "max_num_seqs": self.max_num_seqs,
-            "max_num_batched_tokens": self.max_num_batched_tokens,
-            "long_prefill_token_threshold": self.long_prefill_token_threshold,
-            "watermark": self.watermark,
-        }
+        return {name: getattr(self, name) for name in ("max_num_seqs", "max_num_batched_tokens", *_OFF)}
+
+    def wishes(self) -> dict[str, object]:
+        """The limits that were set and that not every policy knows: one that does not must refuse them."""
+        return {name: value for name, off in _OFF.items() if (value := getattr(self, name)) != off}
+
+
+_OFF: dict[str, object] = {
+    "long_prefill_token_threshold": 0,
+    "max_num_prefill_tokens": 0,
+    "itl_target_ms": 0.0,
+    "kv_cache_utilization_limit": 1.0,
+    "watermark": 0.0,
+}
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise BadSetting(f"{name} is {value}; it must be between {low:g} and {high:g}")
 
 
 def _whole(name: str, value: int, low: int, high: int) -> None:

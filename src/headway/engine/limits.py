@@ -25,6 +25,7 @@ class Limits:
     max_model_len: int
     max_num_seqs: int | None
     kv_bytes: int
+    num_host_blocks: int = 0
     lowered_from: int | None = None
 
     @property
@@ -42,16 +43,18 @@ def resolve_limits(
     `max_model_len` does not fit the model, the pool or the policy.
     """
     block_bytes = token_bytes * config.block_size
+    host_bytes = config.host_memory or 0
     num_blocks = config.num_blocks
     if num_blocks is None:
         kv_bytes = config.kv_cache_memory or min(DEFAULT_KV_MOST, int(free_bytes * DEFAULT_KV_SHARE))
         num_blocks = kv_bytes // block_bytes
     if num_blocks < 1:
         raise BadSetting(f"the KV cache would hold no block: one takes {block_bytes:,} bytes; give it more memory")
-    if num_blocks * block_bytes > free_bytes:
+    if num_blocks * block_bytes + host_bytes > free_bytes:
         raise BadSetting(
-            f"the KV cache would take {num_blocks * block_bytes:,} bytes ({num_blocks} blocks), but only "
-            f"{free_bytes:,} bytes of memory are free; lower num_blocks or kv_cache_memory"
+            f"the KV cache would take {num_blocks * block_bytes + host_bytes:,} bytes ({num_blocks} blocks and "
+            f"the host tier), but only {free_bytes:,} bytes of memory are free; lower num_blocks, kv_cache_memory or "
+            "host_memory"
         )
     usable = (num_blocks - int(config.watermark * num_blocks)) * config.block_size
     most = min(context_length, usable, plan_limits.max_total or context_length)
@@ -66,6 +69,7 @@ def resolve_limits(
         max_model_len=wanted,
         max_num_seqs=plan_limits.max_seqs,
         kv_bytes=num_blocks * block_bytes,
+        num_host_blocks=host_bytes // block_bytes,
         lowered_from=context_length if config.max_model_len is None and most < context_length else None,
     )
 

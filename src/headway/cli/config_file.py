@@ -1,0 +1,55 @@
+"""Settings in a TOML file: flags as keys, the policy's parameters as a table. Flags on the line win."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import typer
+
+from headway.errors import BadSetting
+
+
+def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Make a file's values the defaults of the command, before its other flags are read.
+
+    Keys are flag names with dashes or underscores; a `[policy]` table holds `name` and the policy's parameters.
+    Raises `BadSetting` for a file that cannot be read and for an unknown key.
+    """
+    if path is None or ctx.resilient_parsing:
+        return path
+    values = {key.replace("-", "_"): value for key, value in _read(path).items()}
+    policy = values.pop("policy", {})
+    if isinstance(policy, str):
+        policy = {"name": policy}
+    if not isinstance(policy, dict):
+        raise BadSetting(f"{path}: policy must be a name or a table, not {policy!r}")
+    names = {
+        option.lstrip("-").replace("-", "_"): option_.name for option_ in ctx.command.params for option in option_.opts
+    }
+    names |= {str(param.name): param.name for param in ctx.command.params}
+    defaults: dict[str, object] = {}
+    for key, value in values.items():
+        if key not in names or key == "config":
+            known = ", ".join(sorted(name for name in names if name not in ("config", "set", "settings")))
+            raise BadSetting(f"{path}: unknown key {key!r}; known: {known}, and the table policy")
+        defaults[str(names[key])] = value if isinstance(value, list) else str(value)
+    if "name" in policy:
+        defaults["policy"] = str(policy["name"])
+    settings = {key: _text(value) for key, value in policy.items() if key != "name"}
+    defaults["settings"] = [f"{key}={value}" for key, value in settings.items()]
+    ctx.default_map = {**(ctx.default_map or {}), **defaults}
+    return path
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f"{path} is not TOML: {error}") from None
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

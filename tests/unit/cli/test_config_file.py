@@ -1,0 +1,54 @@
+"""`--config FILE`: a file's values are defaults, flags on the line win, mistakes are one line."""
+
+import pytest
+
+from headway.cli import serve
+from headway.cli.main import main
+
+
+@pytest.fixture
+def configs(monkeypatch):
+    """What `serve` would start, instead of starting it."""
+    seen = []
+    monkeypatch.setattr(serve, "_run", lambda engine, server: seen.append((engine, server)))
+    return seen
+
+
+def test_values_and_policy_table(tmp_path, configs):
+    """Dashes or underscores, lists, and a policy with its parameters."""
+    path = tmp_path / "headway.toml"
+    path.write_text(
+        'max-num-seqs = 7\nkv_cache_memory = "64MiB"\napi_key = ["a", "b"]\n'
+        '[policy]\nname = "headway"\nitl_target_ms = 50\nfair = false\n'
+    )
+    assert main(["serve", "--config", str(path), "--max-num-seqs", "9"]) == 0
+    ((engine, server),) = configs
+    assert (engine.max_num_seqs, engine.kv_cache_memory, engine.policy) == (9, 64 << 20, "headway")
+    assert engine.policy_settings == {"itl_target_ms": "50", "fair": "false"}
+    assert server.api_keys == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot = 1", "unknown key 'prot'"),
+        ("port = ", "is not TOML"),
+        ('port = "x"', "--port"),
+        ("policy = 3", "policy must be"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, configs, capsys, text, message):
+    """An unknown key, a broken file and a value of the wrong type end with status 2."""
+    path = tmp_path / "headway.toml"
+    path.write_text(text)
+    assert main(["serve", "--config", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert not configs
+
+
+def test_missing_file(configs, capsys):
+    """A file that is not there is named."""
+    assert main(["serve", "--config", "nowhere.toml"]) == 2
+    assert "nowhere.toml" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from headway.core.request import FinishReason, Request
 from headway.core.result import Logprobs, StepResult, Token
 from headway.core.sampling import SamplingParams
 from headway.core.sequence import Place, Sequence
+from headway.core.slo import Slo
 
 __all__ = [
     "Admitted",
@@ -49,6 +50,7 @@ __all__ = [
     "SamplingParams",
     "Sequence",
     "SequenceFinished",
+    "Slo",
     "StepPlan",
     "StepRecord",
     "StepResult",

@@ -1,0 +1,162 @@
+"""Recorded requests: lengths, times, tenants, shared prefixes. CSV with a header, JSON lines, or one JSON list.
+
+The columns' names tell the format (`trace_columns`): Azure's, Mooncake's, BurstGPT's, vLLM's, vidur's and ours are
+read as they are published. Unknown columns are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO, cast
+
+from headway.errors import BadSetting
+from headway.workload.trace_columns import COLUMNS, roles_of, spellings
+
+MOONCAKE_BLOCK = 512  # tokens behind one hash id, where the trace does not say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRow:
+    """One recorded request. `at_s` is None in a trace without times. `num_prompt` counts the whole prompt."""
+
+    num_prompt: int
+    num_output: int
+    max_output: int | None = None
+    at_s: float | None = None
+    prefix: tuple[int, ...] = ()
+    prefix_block: int = MOONCAKE_BLOCK
+    tenant: str = ""
+    traffic_class: str = ""
+    session: str = ""
+    turn: int = 0
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A trace as read: its rows by time, or in the file's order where there are no times.
+
+    `num_skipped` rows had no output and are left out: requests that the recorded service failed to answer.
+    """
+
+    path: Path
+    rows: tuple[TraceRow, ...]
+    num_skipped: int = 0
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it can be replayed, and not only drawn from."""
+        return self.rows[0].at_s is not None
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether rows belong to conversations."""
+        return any(row.session for row in self.rows)
+
+
+def read_trace(path: Path, *, limit: int | None = None) -> Trace:
+    """The first `limit` rows of a trace file, or all. Raises `BadSetting` naming file, row, column and value."""
+    rows: list[TraceRow] = []
+    num_skipped = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for number, fields in enumerate(_fields(file, path), start=1):
+                if limit is not None and number > limit:
+                    break
+                row = _row(fields, f"trace {path}, row {number}")
+                num_skipped += row.num_output == 0
+                if row.num_output:
+                    rows.append(row)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read trace {path}: {getattr(error, 'strerror', None) or error}") from error
+    if not rows:
+        raise BadSetting(f"trace {path} holds no requests")
+    return Trace(path=path, rows=tuple(_in_order(rows, path)), num_skipped=num_skipped)
+
+
+def _fields(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
+    """Each row's columns by name."""
+    start = file.read(1)
+    while start and start.isspace():
+        start = file.read(1)
+    file.seek(0)
+    if start == "{":
+        yield from _json_lines(file, path)
+    elif start == "[":
+        yield from _json_list(file, path)
+    else:
+        yield from _csv(file, path)
+
+
+def _csv(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
+    reader = csv.DictReader(file, skipinitialspace=True, strict=True)
+    number = 0
+    try:
+        for number, fields in enumerate(reader, start=1):
+            if None in fields or None in fields.values():
+                many = len(reader.fieldnames or ())
+                raise BadSetting(f"trace {path}, row {number}: it does not have the header's {many} columns")
+            yield fields
+    except csv.Error as error:
+        raise BadSetting(f"trace {path}, row {number + 1}: {error}") from error
+
+
+def _json_lines(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
+    number = 0
+    for line in file:
+        if line.strip():
+            number += 1
+            yield _object(line, f"trace {path}, row {number}")
+
+
+def _object(line: str, where: str) -> Mapping[str, object]:
+    try:
+        fields = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadSetting(f"{where}: not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise BadSetting(f"{where}: must be a JSON object, not {type(fields).__name__}")
+    return fields
+
+
+def _json_list(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
+    try:
+        entries = json.load(file)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadSetting(f"trace {path} is not JSON: {error}") from error
+    for number, fields in enumerate(entries, start=1):
+        if not isinstance(fields, dict):
+            raise BadSetting(f"trace {path}, row {number}: must be a JSON object, not {type(fields).__name__}")
+        yield fields
+
+
+def _row(fields: Mapping[str, object], where: str) -> TraceRow:
+    roles = roles_of(fields)
+    values: dict[str, object] = {}
+    for role, name in roles.items():
+        try:
+            values[role] = COLUMNS[name].read(fields[name])
+        except ValueError as error:
+            raise BadSetting(f"{where}: {name} is {fields[name]!r}; it must be {error}") from None
+    if "num_new" in values:
+        values.setdefault("num_prompt", values["num_new"])
+        del values["num_new"]
+    for needed in ("num_prompt", "num_output"):
+        if needed not in values:
+            raise BadSetting(f"{where}: there is no column for {needed}; known names: {spellings(needed)}")
+    return TraceRow(**values)  # type: ignore[arg-type]  # each column's reader makes its field's type
+
+
+def _in_order(rows: list[TraceRow], path: Path) -> Iterable[TraceRow]:
+    timed = [row.at_s is not None for row in rows]
+    if not any(timed):
+        return rows
+    if not all(timed):
+        raise BadSetting(f"trace {path}, row {timed.index(False) + 1}: it has no time, but other rows have")
+    ordered = sorted(rows, key=lambda row: cast("float", row.at_s))
+    first_s = cast("float", ordered[0].at_s)
+    return [replace(row, at_s=cast("float", row.at_s) - first_s) for row in ordered]

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headway.core import Arrived, Event, Finished, Rejected, Sequence, StepPlan
+from headway.core import Sequence, StepPlan
+from headway.errors import BadSetting
 from headway.sched.capacity import fit_now, fit_to_end
 from headway.sched.chunks import equal_progress, first_come
 from headway.sched.fill import Budget, grant
@@ -51,6 +52,10 @@ class TrtllmParams:
         """Check the bounds."""
         at_least("max_batch_size", self.max_batch_size, 1)
         at_least("max_num_tokens", self.max_num_tokens, 1)
+        if self.chunk_policy is not ChunkPolicy.FIRST_COME and not self.chunked:
+            raise BadSetting(
+                f"chunk_policy={self.chunk_policy} shares out chunks, but chunked is false; set it to true"
+            )
 
 
 class Trtllm(Policy):
@@ -67,8 +72,6 @@ class Trtllm(Policy):
 
     def __init__(self, params: TrtllmParams) -> None:
         self._params = params
-        self._ranks: dict[str, int] = {}  # arrival order, by request id
-        self._num_arrived = 0
 
     def limits(self) -> PlanLimits:
         """Token budget and batch size; without chunks a prompt, output recomputed with it, must fit the budget."""
@@ -84,7 +87,7 @@ class Trtllm(Policy):
         plan = StepPlan()
         waiting = possible(plan, view.waiting, lambda seq: self._obstacle(view, seq))
         if self._params.capacity is Capacity.MAX_UTILIZATION:
-            queue = sorted([*view.running, *waiting], key=self._rank)
+            queue = sorted([*view.running, *waiting], key=lambda seq: seq.rank)
             fitting = fit_now(view, plan, queue, self._params.max_batch_size)
         else:
             is_closed = self._params.capacity is Capacity.STATIC_BATCH and bool(view.running)
@@ -97,19 +100,6 @@ class Trtllm(Policy):
                 assert fits, f"{seq.id} fits in memory with others, but not without them"
                 grant(plan, budget, seq, size)
         return plan
-
-    def on_event(self, event: Event) -> None:
-        """Remember the order of arrival for as long as a request lives."""
-        match event:
-            case Arrived(request=request):
-                self._ranks[request.id] = self._num_arrived
-                self._num_arrived += 1
-            case Finished(request=request) | Rejected(request=request):
-                self._ranks.pop(request.id, None)
-
-    def _rank(self, seq: Sequence) -> int:
-        """Place in arrival order; those not heard of yet came last, and stand in order already."""
-        return self._ranks.get(seq.request.id, self._num_arrived)
 
     def _sizes(self, view: View, fitting: Iterable[Sequence]) -> dict[str, int]:
         """Tokens for each, by sequence id: in order until the budget is spent; prompts to be cut share its rest."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headway.core import Grant, Preemption, PreemptMethod, Requeue, Sequence, StepPlan
+from headway.core import Grant, Place, Preemption, PreemptMethod, Requeue, Sequence, StepPlan
 from headway.sched.view import View
 
 NO_LIMIT = 1 << 62
@@ -58,6 +58,16 @@ def grant(plan: StepPlan, budget: Budget, seq: Sequence, num_tokens: int) -> Non
     """Book tokens that the ledger has taken already."""
     plan.grants.append(Grant(seq, num_tokens))
     budget.num_tokens -= num_tokens
+
+
+def obtain(view: View, plan: StepPlan, seq: Sequence, num_tokens: int) -> bool:
+    """Take blocks for a sequence, planning its return where it is swapped out; False when they do not fit."""
+    if seq.place is not Place.SWAPPED:
+        return view.ledger.take(seq, num_tokens)
+    if not view.ledger.take_swap_in(seq, num_tokens):
+        return False
+    plan.swap_ins.append(seq)
+    return True
 
 
 Victim = Callable[[list[Sequence]], Sequence]

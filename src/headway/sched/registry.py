@@ -16,12 +16,14 @@ from headway.errors import BadSetting
 from headway.sched.policy import Policy
 
 POLICIES = {
+    "fastserve": "headway.sched.policies.fastserve:FastServe",
     "headway": "headway.sched.policies.headway:Headway",
     "orca": "headway.sched.policies.orca:Orca",
     "static": "headway.sched.policies.static:Static",
     "tgi": "headway.sched.policies.tgi:Tgi",
     "trtllm": "headway.sched.policies.trtllm:Trtllm",
     "vllm": "headway.sched.policies.vllm:Vllm",
+    "vllm_v0": "headway.sched.policies.vllm_v0:VllmV0",
 }
 
 

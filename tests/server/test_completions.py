@@ -179,6 +179,13 @@ async def test_every_parameter_reaches_the_engine(client, engine):
     assert request.cache_salt == "salt"
 
 
+async def test_a_float_without_a_fraction_is_whole(client, engine):
+    """PUBLIC_ISSUES 9.7: 3.0 is an integer, as JSON Schema has it; some languages write all numbers so."""
+    await complete(client, max_tokens=3.0, n=1.0, seed=-0.0)
+    params = engine.submitted[0].params
+    assert [repr(value) for value in (params.max_tokens, params.n, params.seed)] == ["3", "1", "0"]
+
+
 async def test_nulls_mean_the_default(client, engine):
     """A field that is null counts as absent."""
     await complete(client, **dict.fromkeys(("n", "temperature", "stop", "seed", "logit_bias", "stream", "best_of")))

@@ -105,8 +105,9 @@ def test_every_chunk_is_whole_utf8(engine):
 
 def test_a_reader_that_stands_still_is_given_up(engine, caplog):
     """PUBLIC_ISSUES 10.17: when nothing can be written for the time limit, the request is aborted, others go on."""
-    engine.answer, engine.max_model_len = ["x" * 5000] * 2000, 20_000_000
-    body = json.dumps({"prompt": "Hi", "stream": True, "max_tokens": 10_000_000}).encode()
+    engine.answer, engine.max_model_len = ["x" * 10_000] * 2000, 20_000
+    engine.ids_of = lambda text: [5]
+    body = json.dumps({"prompt": "Hi", "stream": True, "max_tokens": 10_000}).encode()
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
     with live(engine, stall_timeout_s=0.3) as server, server.open_socket() as sock:
         sock.sendall(head % len(body) + body)

@@ -62,7 +62,7 @@ class FakeStream:
         if not left:
             return Delta(choice, finish_reason=FinishReason.STOP)
         text = left.pop(0)
-        token_ids = self.engine.tokenizer.encode_text(text)[: self.request.max_output - num_tokens[choice]]
+        token_ids = self.engine.ids_of(text)[: self.request.max_output - num_tokens[choice]]
         for token_id in token_ids:
             name, place = self.request.id, num_tokens[choice]
             self.engine.tell(TokenEmitted(name, name, choice, place, token_id, self.engine.now()))
@@ -84,10 +84,10 @@ class FakeStream:
 
 
 class FakeEngine:
-    """`answer` is what every choice says. `permits` tokens may still flow; None: all of them.
+    """`answer` is what every choice says, one character (or item of a list) at a time.
 
-    `faults` maps a number of tokens to what is raised when a stream has given that many; `refusal` is raised by
-    `submit`.
+    `permits` tokens may still flow; None: all of them. `faults` maps a number of tokens to what is raised when a
+    stream has given that many; `refusal` is raised by `submit`.
     """
 
     def __init__(self, answer="Hello, world", *, max_model_len=256):
@@ -118,6 +118,10 @@ class FakeEngine:
     def text_of(self, request, choice):
         """Choices differ in length, so that they end at different times."""
         return self.answer[: len(self.answer) - choice] if request.params.n > 1 else self.answer
+
+    def ids_of(self, text):
+        """Token ids of one piece of the answer."""
+        return self.tokenizer.encode_text(text)
 
     def scored(self, token_id):
         others = [(token_id + step) % self.tokenizer.vocab_size for step in range(self.num_top)]

@@ -18,6 +18,7 @@ from headway.errors import (
     PromptTooLong,
     UnknownModel,
 )
+from headway.server.linger import LingeringResponse
 
 MAX_MESSAGE_CHARS = 1000
 BAD_REQUEST = "invalid_request_error"
@@ -68,7 +69,8 @@ class Fault:
 
     def response(self) -> Response:
         """The whole answer."""
-        return Response(self.encode(), self.status, self.headers, "application/json")
+        kind = LingeringResponse if self.status == 413 else Response
+        return kind(self.encode(), self.status, self.headers, "application/json")
 
 
 def fault_of(error: Exception) -> Fault:

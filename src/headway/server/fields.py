@@ -12,6 +12,11 @@ MAX_STOP_CHARS = 1024
 _TOKEN_ID = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
+def whole(value: object) -> object:
+    """A float without a fraction as the integer that JSON Schema takes it for; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def prompt(value: object) -> Prompt:
     """A string, strings, token ids, or lists of token ids. Whether one is empty is seen after tokenizing."""
     if isinstance(value, str):
@@ -33,8 +38,13 @@ def _strings(value: object) -> list[str] | None:
 
 
 def _token_ids(value: object) -> list[int] | None:
+    if not isinstance(value, list):
+        return None
     # `type` and not `isinstance`: true and false are no token ids.
-    return value if isinstance(value, list) and all(type(token) is int for token in value) else None
+    if all(type(token) is int for token in value):
+        return value
+    ids = [whole(token) for token in value]
+    return [token for token in ids if type(token) is int] if all(type(token) is int for token in ids) else None
 
 
 def stop_strings(value: object) -> tuple[str, ...]:

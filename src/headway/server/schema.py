@@ -1,7 +1,7 @@
 """What clients may send: OpenAI's fields and vLLM's additions, types only. Bounds are `SamplingParams`'s business.
 
-Types are strict: "3", 3.0 and true are no integers. Unknown fields are accepted and noted in the debug log, as vLLM
-does; known ones that are not supported are refused by `unsupported.py`.
+Types are strict: "3" and true are no integers, though 3.0 is one, as in JSON Schema. Unknown fields are accepted and
+noted in the debug log, as vLLM does; known ones that are not supported are refused by `unsupported.py`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError
 
 from headway.errors import InvalidRequest
-from headway.server.fields import Prompt, logit_bias, prompt, stop_strings
+from headway.server.fields import Prompt, logit_bias, prompt, stop_strings, whole
 from headway.server.unsupported import refuse_unsupported
 
 logger = logging.getLogger(__name__)
 
+Whole = Annotated[int, BeforeValidator(whole)]
 Stop = Annotated[tuple[str, ...], PlainValidator(stop_strings, json_schema_input_type=str | list[str] | None)]
 Bias = Annotated[
     tuple[tuple[int, float], ...], PlainValidator(logit_bias, json_schema_input_type=dict[str, float] | None)
@@ -48,27 +49,27 @@ class Generate(Body):
 
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int | None = None
-    max_tokens: int | None = None
+    n: Whole | None = None
+    max_tokens: Whole | None = None
     temperature: float | None = None
     top_p: float | None = None
     stop: Stop = ()
-    seed: int | None = None
+    seed: Whole | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: Bias = ()
-    top_k: int | None = None
+    top_k: Whole | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
-    min_tokens: int | None = None
+    min_tokens: Whole | None = None
     ignore_eos: bool | None = None
     stop_token_ids: list[int] | None = None
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] | None = None
     include_stop_str_in_output: bool | None = None
-    prompt_logprobs: int | None = None
+    prompt_logprobs: Whole | None = None
     return_token_ids: bool | None = None
-    priority: int | None = None
+    priority: Whole | None = None
     cache_salt: str | None = None
     request_id: str | None = None
 
@@ -78,8 +79,8 @@ class CompletionRequest(Generate):
 
     prompt: PromptField
     echo: bool | None = None
-    logprobs: int | None = None
-    best_of: int | None = None
+    logprobs: Whole | None = None
+    best_of: Whole | None = None
 
 
 class ChatRequest(Generate):
@@ -87,8 +88,8 @@ class ChatRequest(Generate):
 
     messages: list[dict[str, Any]]
     logprobs: bool | None = None
-    top_logprobs: int | None = None
-    max_completion_tokens: int | None = None
+    top_logprobs: Whole | None = None
+    max_completion_tokens: Whole | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 

@@ -188,7 +188,7 @@ class Ledger:
     def give_back_swapped(self, *seqs: Sequence) -> bool:
         """Like `give_back`, into the host tier, where they share what they share here; all of them or, False, none."""
         leaving = [seq for seq in seqs if seq.id not in self._swapped_out]
-        num_blocks = len({block for seq in leaving for block in self._tables[seq.id].block_ids})
+        num_blocks = self.num_on_device(*leaving)
         if any(seq.id in self._gone for seq in leaving) or num_blocks > self._host_free:
             return False
         for seq in leaving:
@@ -198,6 +198,10 @@ class Ledger:
             self._host_copies.update(keys)
         self._host_free -= num_blocks
         return True
+
+    def num_on_device(self, *seqs: Sequence) -> int:
+        """Blocks that running sequences hold together, whatever this pass decided."""
+        return len({block for seq in seqs for block in self._tables[seq.id].block_ids})
 
     def num_swapped(self, *seqs: Sequence) -> int:
         """Blocks that sequences hold in the host tier together."""

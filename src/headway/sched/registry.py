@@ -18,6 +18,7 @@ from headway.sched.policy import Policy
 POLICIES = {
     "fastserve": "headway.sched.policies.fastserve:FastServe",
     "headway": "headway.sched.policies.headway:Headway",
+    "ltr": "headway.sched.policies.ltr:Ltr",
     "orca": "headway.sched.policies.orca:Orca",
     "static": "headway.sched.policies.static:Static",
     "tgi": "headway.sched.policies.tgi:Tgi",

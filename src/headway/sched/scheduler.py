@@ -221,11 +221,17 @@ class Scheduler:
             self._events.append(Finished(seq.request, reason, num_output, family.num_cached, now_s))
 
     def _reject(self, seq: Sequence, reason: str, now_s: float) -> None:
-        assert seq.place is Place.WAITING, f"{seq.id} cannot be rejected: it is {seq.place.value}"
-        seq.finish_reason = FinishReason.ABORT
-        self.queues.move(seq, Place.GONE)
-        self.queues.close(seq.request.id)
-        self._record.rejected.append(seq.id)
+        """Refuse a request, and all its choices that have not ended; a preempted one may turn out to be too long."""
+        for member in self.queues.close(seq.request.id).members:
+            if member.place is not Place.GONE:
+                assert member.place is Place.WAITING, f"{member.id} cannot be rejected: it is {member.place.value}"
+                member.finish_reason = FinishReason.ABORT
+                self.queues.move(member, Place.GONE)
+                if self.kv.holds(member.id):
+                    self.kv.release(member.id)
+                self._stepper.forget(member.id)
+                self._scores.pop(member.id, None)
+        self._record.rejected.append(seq.request.id)
         self._events.append(Rejected(seq.request, reason, now_s))
 
 

@@ -70,6 +70,30 @@ def obtain(view: View, plan: StepPlan, seq: Sequence, num_tokens: int) -> bool:
     return True
 
 
+def run_in_order(
+    view: View,
+    plan: StepPlan,
+    wanted: list[tuple[Sequence, int]],
+    idle: list[Sequence],
+    method: PreemptMethod = PreemptMethod.SWAP,
+) -> None:
+    """Grant the sequences of a batch, from its front, so many tokens each. Uses up both lists.
+
+    Where blocks lack, the last of `idle`, which are not in the batch, gives way, then the last of the batch
+    (FastServe, ALGORITHMS §5.5). Without room in the host tier a swap becomes a recompute.
+    """
+    at = 0
+    while at < len(wanted):
+        seq, num_tokens = wanted[at]
+        if obtain(view, plan, seq, num_tokens):
+            plan.grants.append(Grant(seq, num_tokens))
+            at += 1
+            continue
+        victim = idle.pop() if idle else wanted.pop()[0]
+        if victim is not seq and victim.place is Place.RUNNING and not preempt(plan, view, victim, method):
+            preempt(plan, view, victim)
+
+
 Victim = Callable[[list[Sequence]], Sequence]
 """Picks whom to preempt among the running sequences that are left."""
 

@@ -7,9 +7,9 @@ from enum import StrEnum
 from itertools import chain
 from math import inf
 
-from headway.core import Batch, Event, Place, PreemptMethod, Sequence, SequenceFinished, StepPlan, StepRecord
+from headway.core import Batch, Event, PreemptMethod, Sequence, SequenceFinished, StepPlan, StepRecord
 from headway.errors import BadSetting
-from headway.sched.fill import Budget, grant, obtain, preempt
+from headway.sched.fill import preempt, run_in_order
 from headway.sched.meter import load_of
 from headway.sched.mlfq import Demote, FeedbackQueues
 from headway.sched.params import at_least, param
@@ -99,7 +99,9 @@ class FastServe(Policy):
             if seq.id not in self._queues:
                 self._queues.join(seq.id, view.now_s, self._first_run(seq) if self._params.skip_join else 0.0)
         self._queues.promote(view.now_s, self._after)
-        self._run(view, plan, self._batch(view, seqs))
+        batch = self._batch(view, seqs)
+        ids = {seq.id for seq, _ in batch}
+        run_in_order(view, plan, batch, self._by_next_run(view, [seq for seq in view.running if seq.id not in ids]))
         if self._params.swap == Swap.PROACTIVE:
             self._swap_ahead(view, plan)
         self._load, _ = load_of(plan)
@@ -125,31 +127,17 @@ class FastServe(Policy):
             return float(-(-num // self._params.init_unit))
         return self._model.predict(StepLoad(num, num * (num + 1) // 2, 1)) if self._model.is_ready else 0.0
 
-    def _batch(self, view: View, seqs: dict[str, Sequence]) -> list[Sequence]:
-        batch: list[Sequence] = []
+    def _batch(self, view: View, seqs: dict[str, Sequence]) -> list[tuple[Sequence, int]]:
+        """The head of the queues: sequences, and the tokens that each has to compute."""
+        batch: list[tuple[Sequence, int]] = []
         left = self._params.max_tokens_per_batch
         for seq in (seqs[seq_id] for seq_id in self._queues if seq_id in seqs):
             num = view.ledger.num_pending(seq)
             if batch and (num > left or len(batch) == self._params.max_batch_size):
                 break
-            batch.append(seq)
+            batch.append((seq, num))
             left -= 0 if seq.is_decoding else num
         return batch
-
-    def _run(self, view: View, plan: StepPlan, batch: list[Sequence]) -> None:
-        """Grant the batch from its front; idle sequences give way first, then its own back."""
-        ids = {seq.id for seq in batch}
-        idle = self._by_next_run(view, [seq for seq in view.running if seq.id not in ids])
-        budget = Budget()
-        at = 0
-        while at < len(batch):
-            seq = batch[at]
-            num = view.ledger.num_pending(seq)
-            if obtain(view, plan, seq, num):
-                grant(plan, budget, seq, num)
-                at += 1
-            elif (victim := idle.pop() if idle else batch.pop()) is not seq and victim.place is Place.RUNNING:
-                _ = preempt(plan, view, victim, PreemptMethod.SWAP) or preempt(plan, view, victim)
 
     def _swap_ahead(self, view: View, plan: StepPlan) -> None:
         """Keep blocks free for newcomers; with blocks to spare, fetch back who is to run soonest."""

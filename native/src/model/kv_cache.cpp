@@ -18,8 +18,9 @@ std::size_t element_bytes(KvDtype dtype) {
 KvView make_view(const ModelConfig& config, KvDtype dtype, int block_size) {
     const std::size_t dim = round_up(static_cast<std::size_t>(config.head_dim), kPad);
     const std::size_t slots = static_cast<std::size_t>(block_size);
-    const std::size_t rows = round_up(slots * dim * element_bytes(dtype), 64);
-    const std::size_t scales = dtype == KvDtype::kInt8 ? round_up(3 * slots * sizeof(float), 64) : 0;
+    // Every part is a multiple of four bytes, which is all that the floats among them need.
+    const std::size_t rows = slots * dim * element_bytes(dtype);
+    const std::size_t scales = dtype == KvDtype::kInt8 ? 3 * slots * sizeof(float) : 0;
     KvView view{};
     view.head_bytes = 2 * rows + scales;
     view.block_bytes = view.head_bytes * static_cast<std::size_t>(config.num_kv_heads);

@@ -40,6 +40,7 @@ class Loader(Protocol):
 
 
 EXECUTORS = {
+    "native": "headway.executor.native_loader:NativeLoader",
     "reference": "headway.executor.loaders:ReferenceLoader",
 }
 

@@ -12,7 +12,7 @@ from headway.models.gguf_file import GgufFile
 from headway.models.opened import OpenedModel, open_model
 from headway.models.tokenizer import Tokenizer
 from headway.models.tokenizer_spec import TokenizerSpec
-from headway.models.weights import LayerWeights, LlamaWeights, load_weights, random_weights
+from headway.models.weights import LayerWeights, LlamaWeights, finite_tensor, load_weights, random_weights
 
 __all__ = [
     "CATALOGUE",
@@ -28,6 +28,7 @@ __all__ = [
     "RopeScaling",
     "Tokenizer",
     "TokenizerSpec",
+    "finite_tensor",
     "load_weights",
     "open_model",
     "random_weights",

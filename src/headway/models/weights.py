@@ -58,7 +58,7 @@ def load_weights(file: GgufFile, progress: Progress | None = None) -> LlamaWeigh
     """
     config = file.config
     total = config.num_layers + 1
-    embedding_VD = _finite(file, "token_embd.weight")
+    embedding_VD = finite_tensor(file, "token_embd.weight")
     layers = []
     for index in range(config.num_layers):
         layers.append(_load_layer(file, index))
@@ -68,8 +68,8 @@ def load_weights(file: GgufFile, progress: Progress | None = None) -> LlamaWeigh
         config=config,
         embedding_VD=embedding_VD,
         layers=tuple(layers),
-        norm_D=_finite(file, "output_norm.weight"),
-        lm_head_VD=embedding_VD if config.tied_embeddings else _finite(file, "output.weight"),
+        norm_D=finite_tensor(file, "output_norm.weight"),
+        lm_head_VD=embedding_VD if config.tied_embeddings else finite_tensor(file, "output.weight"),
     )
     if progress:
         progress(total, total)
@@ -78,7 +78,7 @@ def load_weights(file: GgufFile, progress: Progress | None = None) -> LlamaWeigh
 
 def _load_layer(file: GgufFile, index: int) -> LayerWeights:
     def read(name: str) -> Array:
-        return _finite(file, f"blk.{index}.{name}.weight")
+        return finite_tensor(file, f"blk.{index}.{name}.weight")
 
     return LayerWeights(
         attn_norm_D=read("attn_norm"),
@@ -93,7 +93,8 @@ def _load_layer(file: GgufFile, index: int) -> LayerWeights:
     )
 
 
-def _finite(file: GgufFile, name: str) -> Array:
+def finite_tensor(file: GgufFile, name: str) -> Array:
+    """One tensor as float32. Raises BadModelFile if it holds anything but finite numbers."""
     array = file.tensor(name)
     # The sum of squares is infinite or NaN if any element is (or is beyond all reason), and far cheaper than a mask.
     with np.errstate(all="ignore"):

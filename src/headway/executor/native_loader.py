@@ -1,0 +1,145 @@
+"""From a model file to the native executor, one tensor in memory at a time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headway.errors import BadSetting
+from headway.executor.native import NativeExecutor
+from headway.executor.registry import PoolSize, Progress
+from headway.kernels import native, rope_inverse_frequencies
+from headway.models import GgufFile, LlamaWeights, ModelConfig, finite_tensor
+
+_LAYER_TENSORS = {  # our name -> GGUF's; a norm before the matrices that read it
+    "attn_norm": "attn_norm",
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "ffn_norm": "ffn_norm",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
+
+
+def native_config(model: ModelConfig) -> native.ModelConfig:
+    """The shape of a model as the compiled code wants it."""
+    config = native.ModelConfig()
+    config.vocab_size = model.vocab_size
+    config.hidden_size = model.hidden_size
+    config.ffn_size = model.ffn_size
+    config.num_layers = model.num_layers
+    config.num_heads = model.num_heads
+    config.num_kv_heads = model.num_kv_heads
+    config.head_dim = model.head_dim
+    config.norm_eps = model.norm_eps
+    config.tied_embeddings = model.tied_embeddings
+    config.rope_frequencies = rope_inverse_frequencies(model.head_dim, model.rope_base).tolist()
+    config.rope_pairs = native.RopePairs.INTERLEAVED
+    return config
+
+
+def fill_from_file(model: native.NativeModel, file: GgufFile, progress: Progress | None = None) -> None:
+    """Hand over every tensor of a file. `progress(done, total)` is called after each layer."""
+    total = file.config.num_layers + 1
+    model.set_tensor("norm", finite_tensor(file, "output_norm.weight"))
+    model.set_tensor("embedding", finite_tensor(file, "token_embd.weight"))
+    if not file.config.tied_embeddings:
+        model.set_tensor("head", finite_tensor(file, "output.weight"))
+    for layer in range(file.config.num_layers):
+        if progress:
+            progress(layer + 1, total)
+        for name, stored in _LAYER_TENSORS.items():
+            model.set_tensor(name, finite_tensor(file, f"blk.{layer}.{stored}.weight"), layer=layer)
+    model.finish()
+    if progress:
+        progress(total, total)
+
+
+def fill_from_weights(model: native.NativeModel, weights: LlamaWeights) -> None:
+    """Hand over float32 weights that are in memory already."""
+    model.set_tensor("norm", weights.norm_D)
+    model.set_tensor("embedding", weights.embedding_VD)
+    if not weights.config.tied_embeddings:
+        model.set_tensor("head", weights.lm_head_VD)
+    for index, layer in enumerate(weights.layers):
+        named = {
+            "attn_norm": layer.attn_norm_D,
+            "q": layer.q_QD,
+            "k": layer.k_KD,
+            "v": layer.v_KD,
+            "o": layer.o_DQ,
+            "ffn_norm": layer.ffn_norm_D,
+            "gate": layer.gate_FD,
+            "up": layer.up_FD,
+            "down": layer.down_DF,
+        }
+        for name, array in named.items():
+            model.set_tensor(name, array, layer=index)
+    model.finish()
+
+
+class NativeLoader:
+    """The compiled executor: `weights` "int8" or "float32", `kv_dtype` "float16", "int8" or "float32"."""
+
+    def __init__(
+        self,
+        *,
+        threads: int | None = None,
+        weights: str = "int8",
+        kv_dtype: str = "float16",
+        kernel_set: str = "auto",
+    ) -> None:
+        _known("weights", weights, native.WEIGHT_FORMATS)
+        _known("kv-dtype", kv_dtype, native.KV_DTYPES)
+        self.weights = weights
+        self.kv_dtype = kv_dtype
+        self.kernel_set = kernel_set
+        self.threads = threads if threads is not None else physical_cores()
+
+    def token_bytes(self, model: ModelConfig) -> int:
+        """Bytes of keys and values of one token over all layers."""
+        return native.block_bytes(native_config(model), self.kv_dtype, 1)
+
+    def load(self, file: GgufFile, pool: PoolSize, progress: Progress | None = None) -> NativeExecutor:
+        """Take all weights in and open the pool."""
+        try:
+            model = native.NativeModel(
+                native_config(file.config),
+                weights=self.weights,
+                kernel_set=self.kernel_set,
+                num_threads=self.threads,
+            )
+            fill_from_file(model, file, progress)
+            return NativeExecutor(
+                model,
+                kv_dtype=self.kv_dtype,
+                num_blocks=pool.num_blocks,
+                block_size=pool.block_size,
+                num_host_blocks=pool.num_host_blocks,
+            )
+        except MemoryError as error:
+            raise BadSetting(f"not enough memory for the weights and {pool.num_blocks} KV blocks") from error
+        except (ValueError, RuntimeError) as error:
+            raise BadSetting(str(error)) from error
+
+
+def _known(flag: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise BadSetting(f"--{flag} is {value!r}; known: {', '.join(known)}")
+
+
+def physical_cores() -> int:
+    """Cores this process may use, two hardware threads of one core counted once."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    return len({_siblings(cpu) for cpu in allowed}) or 1
+
+
+def _siblings(cpu: int) -> str:
+    try:
+        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return str(cpu)

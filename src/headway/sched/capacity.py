@@ -17,7 +17,7 @@ def fit_to_end(view: View, queue: Iterable[Sequence], max_seqs: int) -> list[Seq
     """
     fitting = list(view.running)
     num_seqs = view.num_running
-    num_free = view.ledger.num_free - sum(_blocks_to_come(view, seq) for seq in fitting)
+    num_free = view.ledger.num_free - sum(blocks_to_come(view, seq, seq.max_total) for seq in fitting)
     underway = _underway(view)
     for seq in queue:
         if underway and underway.covers(seq, view.ledger.hit(seq).num_tokens):
@@ -66,10 +66,13 @@ def fit_now(view: View, plan: StepPlan, queue: list[Sequence], max_seqs: int) ->
     return fitting
 
 
-def _blocks_to_come(view: View, seq: Sequence) -> int:
-    """Blocks that a running sequence has yet to take, one for the copy that a choice may need of a shared block."""
+def blocks_to_come(view: View, seq: Sequence, num_tokens: int) -> int:
+    """Blocks that a running sequence has yet to take until it holds so many tokens.
+
+    One is for the copy that a choice may need of a shared block.
+    """
     copies = 1 if seq.choice else 0
-    return seq.num_branches * view.ledger.blocks_for(seq.max_total) - view.ledger.num_held(seq) + copies
+    return seq.num_branches * view.ledger.blocks_for(num_tokens) - view.ledger.num_held(seq) + copies
 
 
 def _underway(view: View) -> PrefixesUnderway | None:

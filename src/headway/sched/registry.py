@@ -13,17 +13,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import BadSetting
-from headway.sched.policy import Policy
+from headway.sched.policy import Policy, Wrapper
 
 POLICIES = {
     "fastserve": "headway.sched.policies.fastserve:FastServe",
     "headway": "headway.sched.policies.headway:Headway",
     "ltr": "headway.sched.policies.ltr:Ltr",
     "orca": "headway.sched.policies.orca:Orca",
+    "sarathi": "headway.sched.policies.sarathi:Sarathi",
     "static": "headway.sched.policies.static:Static",
     "tgi": "headway.sched.policies.tgi:Tgi",
     "trtllm": "headway.sched.policies.trtllm:Trtllm",
     "vllm": "headway.sched.policies.vllm:Vllm",
+    "vtc": "headway.sched.policies.vtc:Vtc",
     "vllm_v0": "headway.sched.policies.vllm_v0:VllmV0",
 }
 
@@ -51,9 +53,49 @@ def policy_class(name: str) -> type[Policy]:
 def make_policy(name: str, settings: Mapping[str, str], defaults: Mapping[str, object] | None = None) -> Policy:
     """Build a policy from `--set` texts; `defaults` are engine-wide limits that fill parameters of equal name.
 
-    Raises `BadSetting` for an unknown policy or parameter, a value of the wrong type, or a contradiction.
+    Settings that a wrapping policy does not know go to its base. Raises `BadSetting` for an unknown policy or
+    parameter, a value of the wrong type, or a contradiction.
     """
-    policy: Policy = policy_class(name)(policy_params(name, settings, defaults))  # type: ignore[call-arg]  # every policy takes its Params
+    found = policy_class(name)
+    own, rest = _split(found, settings)
+    params = policy_params(name, own, defaults)
+    if not issubclass(found, Wrapper):
+        return _built(found, params)
+    _check_base(name, params.base)
+    base = make_policy(params.base, rest, defaults)
+    return _built(found, params, base)
+
+
+def all_params(
+    name: str, settings: Mapping[str, str], defaults: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Every parameter that `make_policy` would set, those of a base included. Raises `BadSetting` like it."""
+    found = policy_class(name)
+    own, rest = _split(found, settings)
+    params = policy_params(name, own, defaults)
+    values = {field.name: getattr(params, field.name) for field in parameters(found)}
+    if not issubclass(found, Wrapper):
+        return values
+    _check_base(name, params.base)
+    return {**all_params(params.base, rest, defaults), **values}
+
+
+def _split(found: type[Policy], settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings of a policy itself, and those for its base."""
+    if not issubclass(found, Wrapper):
+        return dict(settings), {}
+    names = {field.name for field in parameters(found)}
+    own = {key: text for key, text in settings.items() if key in names}
+    return own, {key: text for key, text in settings.items() if key not in names}
+
+
+def _check_base(name: str, base: str) -> None:
+    if policy_class(base) is policy_class(name):
+        raise BadSetting(f"base is {base!r}; {name!r} cannot wrap itself, name another policy")
+
+
+def _built(found: type[Policy], *args: object) -> Policy:
+    policy: Policy = found(*args)
     return policy
 
 

@@ -19,7 +19,7 @@ from headway.errors import BadSetting
 from headway.executor.registry import PoolSize, make_loader
 from headway.kv import KVCache, make_prefix_cache
 from headway.models import ChatPrompts, ModelConfig, OpenedModel, Tokenizer, open_model
-from headway.sched import Policy, Scheduler, make_policy, parameters
+from headway.sched import Policy, Scheduler, all_params, make_policy
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, its steps done and its steps in all."""
@@ -85,7 +85,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
 def _policy(config: EngineConfig) -> Policy:
     """The policy with its parameters; a limit that it does not know is refused rather than ignored."""
     policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
-    known = {field.name for field in parameters(type(policy))}
+    known = all_params(config.policy, config.policy_settings, config.policy_defaults())
     for name, value in config.wishes().items():
         if name not in known:
             raise BadSetting(f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out")

@@ -4,8 +4,16 @@ Must not know: executors, clocks, threads; standard library only.
 Start reading at `scheduler`, then `policies/vllm`.
 """
 
-from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.registry import POLICIES, choices_of, make_policy, parameters, policy_class, policy_params
+from headway.sched.policy import Axes, PlanLimits, Policy, Wrapper
+from headway.sched.registry import (
+    POLICIES,
+    all_params,
+    choices_of,
+    make_policy,
+    parameters,
+    policy_class,
+    policy_params,
+)
 from headway.sched.scheduler import Scheduler, StopRule
 from headway.sched.view import View
 
@@ -17,6 +25,8 @@ __all__ = [
     "Scheduler",
     "StopRule",
     "View",
+    "Wrapper",
+    "all_params",
     "choices_of",
     "make_policy",
     "parameters",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core import Admitted, Arrived, Event, Finished, Preempted, Rejected, Request, TokenEmitted
+from headway.core import Admitted, Arrived, Event, Finished, Preempted, PreemptMethod, Rejected, Request, TokenEmitted
 
 
 class VirtualCounters:
@@ -26,6 +26,11 @@ class VirtualCounters:
         """Weighted tokens that a tenant received, lifts included."""
         return self._served.get(tenant, 0.0)
 
+    @property
+    def tenants(self) -> list[str]:
+        """Everyone ever heard of, in order of first arrival."""
+        return list(self._served)
+
     def charge(self, request: Request, num_tokens: float) -> None:
         """Book weighted tokens for a request's tenant; a negative number corrects an earlier one."""
         self._served[request.tenant] = self.of(request.tenant) + num_tokens / request.weight
@@ -48,7 +53,7 @@ class VirtualCounters:
                 self._leave(request)
                 if is_first:
                     self.charge(request, self._prompt_cost * (request.num_prompt - num_cached))
-            case Preempted(request_id=request_id):
+            case Preempted(request_id=request_id, method=method) if method is not PreemptMethod.SWAP:
                 request = self._requests[request_id]
                 self._queued.setdefault(request.tenant, set()).add(request_id)
             case Finished(request=request) | Rejected(request=request):

@@ -47,8 +47,6 @@ class Policy:
     axes: ClassVar[Axes]
     source: ClassVar[str]
     honours_priority: ClassVar[bool] = False
-    reorders: ClassVar[bool] = False
-    """Whether it takes waiting sequences in an order of its own, whatever order the view shows."""
 
     def limits(self) -> PlanLimits:
         """What its plans keep to; every plan is checked against it."""
@@ -63,6 +61,10 @@ class Policy:
         del batch
         return 1.0
 
+    def reorders(self) -> bool:
+        """Whether it takes waiting sequences in an order of its own, whatever order the view shows."""
+        return False
+
     def plan(self, view: View) -> StepPlan:
         """Decide one step."""
         raise NotImplementedError
@@ -74,3 +76,41 @@ class Policy:
         """Which ended sequences to release after a step: all, unless a batch is returned as one."""
         del running
         return ended
+
+
+class Wrapper(Policy):
+    """A policy that shows another one a changed view and leaves the rest to it.
+
+    Its `Params` have a field `base`, the other's name; settings that are not its own go to the base.
+    """
+
+    def __init__(self, base: Policy) -> None:
+        self.base = base
+
+    def limits(self) -> PlanLimits:
+        """The base's."""
+        return self.base.limits()
+
+    def in_flight(self) -> int:
+        """The base's."""
+        return self.base.in_flight()
+
+    def units(self, batch: Batch) -> float:
+        """The base's."""
+        return self.base.units(batch)
+
+    def reorders(self) -> bool:
+        """The base's."""
+        return self.base.reorders()
+
+    def plan(self, view: View) -> StepPlan:
+        """The base's."""
+        return self.base.plan(view)
+
+    def on_event(self, event: Event) -> None:
+        """Pass it on."""
+        self.base.on_event(event)
+
+    def let_go(self, ended: list[Sequence], running: list[Sequence]) -> list[Sequence]:
+        """The base's."""
+        return self.base.let_go(ended, running)

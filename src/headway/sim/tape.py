@@ -11,7 +11,7 @@ from headway.engine.core import EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
-from headway.sched import Policy, Scheduler, make_policy, policy_params
+from headway.sched import Policy, Scheduler, all_params, make_policy
 from headway.sim.scene import Scene, SceneRequest
 
 EOS = 0
@@ -36,7 +36,7 @@ def tape_params(scene: Scene, policy: str, settings: Mapping[str, str] | None = 
     """Everything that `run_scene` would set: the policy's parameters, given or not, and the prefix cache."""
     chosen = dict(settings or {})
     prefix_cache = chosen.pop("prefix_cache", _usual_prefix_cache(scene, policy))
-    return {**asdict(policy_params(policy, chosen, _limits(scene))), "prefix_cache": prefix_cache}
+    return {**all_params(policy, chosen, _limits(scene)), "prefix_cache": prefix_cache}
 
 
 class _Tape:

@@ -74,7 +74,6 @@ class FastServe(Policy):
         shortage="swap out who will run last (largest ENST), recompute if the host tier is full",
     )
     source = "FastServe, arXiv 2305.05920, and its repository (ALGORITHMS §5)"
-    reorders = True
 
     def __init__(self, params: FastServeParams) -> None:
         self._params = params
@@ -86,6 +85,10 @@ class FastServe(Policy):
     def limits(self) -> PlanLimits:
         """The batch size; memory alone bounds the sequences that wait on the device."""
         return PlanLimits(max_lanes=self._params.max_batch_size)
+
+    def reorders(self) -> bool:
+        """Always: its order is its point."""
+        return True
 
     def units(self, batch: Batch) -> float:
         """A step lasts as its most expensive member: a prompt its share of `init_unit`, a decode 1."""

@@ -88,6 +88,10 @@ class Headway(Policy):
             case _:
                 pass
 
+    def reorders(self) -> bool:
+        """By tenant, class, slack and arrival."""
+        return True
+
     def plan(self, view: View) -> StepPlan:
         """Decodes, then those swapped out, then prompts under way, then new ones."""
         params = self._params

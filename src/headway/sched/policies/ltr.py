@@ -68,7 +68,6 @@ class Ltr(Policy):
         shortage="swap out or recompute the last in order",
     )
     source = "Efficient LLM scheduling by learning to rank, NeurIPS'24; vllm-ltr (ALGORITHMS §17)"
-    reorders = True
 
     def __init__(self, params: LtrParams) -> None:
         self._params = params
@@ -78,6 +77,10 @@ class Ltr(Policy):
     def limits(self) -> PlanLimits:
         """Tokens and sequences computed in a step; memory alone bounds the sequences that wait on the device."""
         return PlanLimits(max_tokens=self._params.max_num_batched_tokens, max_lanes=self._params.max_num_seqs)
+
+    def reorders(self) -> bool:
+        """Always: its order is its point."""
+        return True
 
     def plan(self, view: View) -> StepPlan:
         """Everyone in order, running or not, as far as the budgets go."""

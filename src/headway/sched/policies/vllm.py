@@ -63,6 +63,10 @@ class Vllm(Policy):
             max_total=None if params.chunked else params.max_num_batched_tokens,
         )
 
+    def reorders(self) -> bool:
+        """By priority, where it knows priorities."""
+        return self._params.order is Order.PRIORITY
+
     def plan(self, view: View) -> StepPlan:
         """Running sequences first; the waiting ones only when nobody had to give way."""
         plan = StepPlan()

@@ -21,6 +21,9 @@ class Load(Protocol):
     def kv_usage(self) -> float: ...
 
     @property
+    def block_size(self) -> int: ...
+
+    @property
     def num_blocks(self) -> int: ...
 
     @property

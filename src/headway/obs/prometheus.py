@@ -38,6 +38,11 @@ class EngineMetrics(Collector):
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
+    @property
+    def num_live(self) -> int:
+        """Requests that have arrived and not ended: what is remembered grows with these alone."""
+        return self._tally.num_live
+
     def on_events(self, events: Sequence[Event]) -> None:
         """Count the events of one step. Never raises: a mistake here must not stop the engine, only be logged."""
         try:
@@ -79,9 +84,13 @@ class EngineMetrics(Collector):
             "num_requests_waiting": ("Requests that wait for their first or next place.", load.num_waiting),
             "num_requests_swapped": ("Requests whose KV lies in the host tier.", load.num_swapped),
             "kv_cache_usage_perc": ("Share of KV blocks that requests hold; 1 is full.", load.kv_usage),
-            "kv_cache_num_blocks": ("KV blocks on the device.", load.num_blocks),
         }
         for name, (text, value) in now.items():
             family = GaugeMetricFamily(PREFIX + name, text, labels=["model_name"])
             family.add_metric([self._model_name], value)
             yield family
+        info = {"block_size": load.block_size, "num_gpu_blocks": load.num_blocks}
+        text = "Settings of the KV cache, as labels; always 1."
+        family = GaugeMetricFamily(PREFIX + "cache_config_info", text, labels=["model_name", *info])
+        family.add_metric([self._model_name, *map(str, info.values())], 1)
+        yield family

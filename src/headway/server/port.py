@@ -53,6 +53,9 @@ class ServedEngine(Protocol):
     def max_model_len(self) -> int: ...
 
     @property
+    def honours_priority(self) -> bool: ...
+
+    @property
     def is_ready(self) -> bool: ...
 
     @property

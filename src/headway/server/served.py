@@ -77,7 +77,7 @@ class Served:
 
     def submit(self, prompts: Sequence[Sequence[int]], terms: Terms, request_id: str, param: str) -> Job:
         """Submit all prompts or none; a complaint about token ids names `param`, the field that they came from."""
-        if terms.priority and not getattr(self.engine, "honours_priority", True):
+        if terms.priority and not self.engine.honours_priority:
             raise InvalidRequest(
                 f"priority is {terms.priority}, but this server's policy ignores priorities; leave it out",
                 param="priority",

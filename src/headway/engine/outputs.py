@@ -40,6 +40,7 @@ class EngineStats:
     num_running: int = 0
     num_waiting: int = 0
     num_swapped: int = 0
+    block_size: int = 0
     num_blocks: int = 0
     num_free_blocks: int = 0
     num_prompt_tokens: int = 0

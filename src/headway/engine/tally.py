@@ -41,6 +41,7 @@ class Tally:
             num_running=len(queues.running),
             num_waiting=len(queues.waiting),
             num_swapped=len(queues.swapped),
+            block_size=kv.block_size,
             num_blocks=kv.num_blocks,
             num_free_blocks=kv.num_free,
             num_prompt_tokens=self._num_prompt_tokens,

@@ -33,7 +33,7 @@ THIRD_PARTY = {  # a part that is not listed lives on the standard library
     "kernels": {"numpy"},
     "models": {"numpy", "gguf", "safetensors", "tokenizers", "jinja2", "platformdirs", "rich"},
     "executor": {"numpy"},
-    "workload": {"numpy"},
+    "workload": {"numpy", "yaml"},
     "obs": {"prometheus_client"},
     "report": {"numpy", "matplotlib"},
     "server": {"fastapi", "starlette", "uvicorn", "pydantic", "msgspec"},

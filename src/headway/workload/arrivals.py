@@ -5,6 +5,7 @@ Gaps are never clipped: a clipped gap has another mean, and the load is not the 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -143,8 +144,17 @@ class Ramp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AtOnce:
+    """All at the start: what `--request-rate inf` means elsewhere."""
+
+    def times(self, rng: np.random.Generator) -> Iterator[float]:  # noqa: ARG002 - the protocol's; nothing is random
+        """Zeros."""
+        return itertools.repeat(0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The moments of a trace, counted from its first, `time_scale` times as long. `repeat` starts over at the end.
+    """The moments of a trace, counted from its first, `time_scale` times as far apart, `repeats` times over.
 
     A repetition begins one mean gap after the last arrival of the one before.
     """

@@ -40,7 +40,7 @@ class TraceRow:
 class Trace:
     """A trace as read: its rows by time, or in the file's order where there are no times.
 
-    `num_skipped` rows had no output and are left out: requests that the recorded service failed to answer.
+    `num_skipped` rows had no prompt or no output and are left out: the recorded service failed to answer.
     """
 
     path: Path
@@ -61,21 +61,19 @@ class Trace:
 def read_trace(path: Path, *, limit: int | None = None) -> Trace:
     """The first `limit` rows of a trace file, or all. Raises `BadSetting` naming file, row, column and value."""
     rows: list[TraceRow] = []
-    num_skipped = 0
+    said: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for number, fields in enumerate(_fields(file, path), start=1):
                 if limit is not None and number > limit:
                     break
-                row = _row(fields, f"trace {path}, row {number}")
-                num_skipped += row.num_output == 0
-                if row.num_output:
-                    rows.append(row)
+                rows.append(_row(fields, f"trace {path}, row {number}", said))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read trace {path}: {getattr(error, 'strerror', None) or error}") from error
-    if not rows:
+    answered = [row for row in rows if row.num_output and row.num_prompt]
+    if not answered:
         raise BadSetting(f"trace {path} holds no requests")
-    return Trace(path=path, rows=tuple(_in_order(rows, path)), num_skipped=num_skipped)
+    return Trace(path=path, rows=tuple(_in_order(answered, path)), num_skipped=len(rows) - len(answered))
 
 
 def _fields(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
@@ -134,7 +132,8 @@ def _json_list(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
         yield fields
 
 
-def _row(fields: Mapping[str, object], where: str) -> TraceRow:
+def _row(fields: Mapping[str, object], where: str, said: dict[str, int]) -> TraceRow:
+    """One row. `said` holds the tokens of each session so far, where a trace counts only what is new."""
     roles = roles_of(fields)
     values: dict[str, object] = {}
     for role, name in roles.items():
@@ -142,12 +141,15 @@ def _row(fields: Mapping[str, object], where: str) -> TraceRow:
             values[role] = COLUMNS[name].read(fields[name])
         except ValueError as error:
             raise BadSetting(f"{where}: {name} is {fields[name]!r}; it must be {error}") from None
-    if "num_new" in values:
-        values.setdefault("num_prompt", values["num_new"])
-        del values["num_new"]
+    num_new = cast("int | None", values.pop("num_new", None))
+    session = cast("str", values.get("session", ""))
+    if num_new is not None:
+        values["num_prompt"] = said.get(session, 0) + num_new
     for needed in ("num_prompt", "num_output"):
         if needed not in values:
             raise BadSetting(f"{where}: there is no column for {needed}; known names: {spellings(needed)}")
+    if num_new is not None:
+        said[session] = cast("int", values["num_prompt"]) + cast("int", values["num_output"])
     return TraceRow(**values)  # type: ignore[arg-type]  # each column's reader makes its field's type
 
 

@@ -1,0 +1,84 @@
+"""Specification files, and the same options as flags."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import yaml
+
+from headway.errors import BadSetting
+from headway.workload.flags import apply_flags
+from headway.workload.origin import Origin
+from headway.workload.origin import Path as FieldPath
+from headway.workload.spec import parse_workload
+from headway.workload.workload import Workload
+
+KINDS = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+TRACES = {".csv", ".jsonl"}
+
+
+def load_workload(
+    path: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+) -> Workload:
+    """The workload of a file, of flags (`flags.FLAGS`), or of a file with flags over it.
+
+    A .toml, .yaml or .json file is a specification, a .csv or .jsonl file a trace to replay. Raises `BadSetting`
+    naming the file, line and field, or the flag.
+    """
+    name, kind, text = "workload", "", ""
+    content: dict[str, object] = {}
+    if path is not None and path.suffix in TRACES:
+        content = {"trace": {"file": path.name}}
+    elif path is not None:
+        name, kind, text = str(path), _kind(path), _read(path)
+        content = parse_text(text, kind, name)
+    origins: dict[FieldPath, str] = {}
+    if flags:
+        content, origins = apply_flags(content, flags)
+    folder = path.parent if path is not None else Path()
+    origin = Origin(name=name, kind=kind, text=text, flags=origins)
+    return parse_workload(content, origin=origin, folder=folder, count_tokens=count_tokens)
+
+
+def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
+    """The content of a TOML, YAML or JSON text. Raises `BadSetting` naming the line that cannot be read."""
+    try:
+        content = _PARSERS[kind](text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f"{name} is not TOML: {error}") from error
+    except json.JSONDecodeError as error:
+        raise BadSetting(f"{name}, line {error.lineno} is not JSON: {error.msg}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise BadSetting(f"{name}{line} is not YAML: {getattr(error, 'problem', None) or error}") from error
+    except RecursionError as error:
+        raise BadSetting(f"{name} is nested too deeply") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise BadSetting(f"{name} must be a table of fields, not {type(content).__name__}")
+    return content
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load}
+
+
+def _kind(path: Path) -> str:
+    if path.suffix not in KINDS:
+        known = ", ".join((*KINDS, *sorted(TRACES)))
+        raise BadSetting(f"workload {path}: its name ends in {path.suffix or 'nothing'}; it must be one of {known}")
+    return KINDS[path.suffix]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read workload {path}: {getattr(error, 'strerror', None) or error}") from error

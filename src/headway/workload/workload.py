@@ -1,0 +1,53 @@
+"""A workload: what clients will do, request by request, the same every time it is asked."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headway.workload.item import WorkItem
+from headway.workload.sources import Source, Visit
+from headway.workload.texts import Texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Everything about the clients, nothing about who answers.
+
+    `duration_s` bounds the intended moments of sending; a client in a closed loop sends nothing new after it.
+    `tenants` are those the specification names; `weights` what fairness promises them, `keys` what they authenticate
+    with: secrets, so never in `content`, which is the specification as it was given.
+    """
+
+    sources: Sequence[Source]
+    name: str = "workload"
+    seed: int = 0
+    num_requests: int | None = None
+    duration_s: float | None = None
+    is_closed_loop: bool = False
+    tenants: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    texts: Texts | None = None
+    content: Mapping[str, object] = field(default_factory=dict)
+
+    def items(self) -> Iterator[WorkItem]:
+        """The requests, equal at every call. Those with a moment come by time; later turns follow their first.
+
+        A turn without a moment is sent `think_s` after the answer to the turn before. The iterator is lazy: an hour of
+        requests takes no more memory than what its reader keeps.
+        """
+        number = 0
+        for at_s, items in heapq.merge(*(source.visits(self.seed) for source in self.sources), key=_moment):
+            if self.duration_s is not None and at_s >= self.duration_s:
+                return
+            for item in items:
+                if self.num_requests is not None and number >= self.num_requests:
+                    return
+                yield replace(item, id=f"r{number}")
+                number += 1
+
+
+def _moment(visit: Visit) -> float:
+    return visit[0]

@@ -16,11 +16,13 @@ from headway.errors import BadSetting
 from headway.sched.policy import Policy, Wrapper
 
 POLICIES = {
+    "dynamic_batch": "headway.sched.policies.dynamic_batch:DynamicBatch",
     "fastserve": "headway.sched.policies.fastserve:FastServe",
     "headway": "headway.sched.policies.headway:Headway",
     "ltr": "headway.sched.policies.ltr:Ltr",
     "orca": "headway.sched.policies.orca:Orca",
     "sarathi": "headway.sched.policies.sarathi:Sarathi",
+    "sarathi_serve": "headway.sched.policies.sarathi_serve:SarathiServe",
     "static": "headway.sched.policies.static:Static",
     "tgi": "headway.sched.policies.tgi:Tgi",
     "trtllm": "headway.sched.policies.trtllm:Trtllm",

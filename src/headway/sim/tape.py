@@ -185,7 +185,8 @@ def _request(request: SceneRequest, first_ids: Mapping[str, int], position: int)
 def _limits(scene: Scene) -> dict[str, object]:
     """Defaults of parameters that mean something else in units than in seconds, or that only the scene knows."""
     slots = {"num_slots": scene.num_blocks * scene.block_size}
-    return {**slots, "first_quantum": 1.0, "num_levels": 4, "promote_after": 0.0, "init_unit": 1, "predictor": "fitted"}
+    mlfq = {"first_quantum": 1.0, "num_levels": 4, "promote_after": 0.0, "init_unit": 1}
+    return {**slots, **mlfq, "tbt_target": 0.0, "predictor": "fitted"}
 
 
 def _usual_prefix_cache(scene: Scene, policy: str) -> str:

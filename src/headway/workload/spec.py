@@ -13,10 +13,10 @@ from headway.workload.context import Context
 from headway.workload.laws import POSITIVE_S
 from headway.workload.origin import Origin
 from headway.workload.rules import text, whole
-from headway.workload.settings import Who, read_settings, to_stream
-from headway.workload.sources import ClosedSource, Source
-from headway.workload.spec_levels import check_lengths, combine, read_levels, to_sources, with_texts
+from headway.workload.settings import Who, to_stream
+from headway.workload.spec_levels import combine, read_levels, to_sources
 from headway.workload.spec_sources import read_plan, read_replay
+from headway.workload.spec_who import read_settings
 from headway.workload.table import Table
 from headway.workload.workload import Workload
 
@@ -43,30 +43,23 @@ def parse_workload(
     top = read_settings(table, context)
     classes, tenants = (read_levels(table, key, context) for key in ("classes", "tenants"))
     feeds = combine(top, classes, tenants)
-    if top.texts:
-        feeds = with_texts(feeds, len(top.texts.read()))
-    known = {(feed.stream.profile.tenant, feed.stream.profile.traffic_class): feed.stream for feed in feeds}
-    replay = read_replay(table, context, plan, known, to_stream(top, Who(), Who()))
+    replay = read_replay(table, context, plan, to_stream(top, Who(), Who()), [feed.stream for feed in feeds])
     table.done()
-    sources: list[Source] = [replay] if replay else to_sources(table, plan, feeds, num_requests)
-    if not replay:
-        check_lengths(table, feeds)
-    closed = any(isinstance(source, ClosedSource) for source in sources)
-    if not replay and not closed and num_requests is None and duration_s is None:
-        raise table.error("num_requests", "is missing, and so is duration_s: the workload would never end")
-    return Workload(
-        sources=sources,
+    workload = Workload(
+        sources=[replay] if replay else to_sources(table, plan, feeds, num_requests),
         name=name or "workload",
         seed=seed,
         num_requests=num_requests,
         duration_s=duration_s,
-        is_closed_loop=closed,
         tenants=tuple(level.who.name for level in tenants),
         weights={level.who.name: level.who.weight for level in tenants},
         keys={level.who.name: level.who.key for level in tenants if level.who.key},
         texts=top.texts,
         content=_without_keys(content),
     )
+    if workload.is_endless:
+        raise table.error("num_requests", "is missing, and so is duration_s: the workload would never end")
+    return workload
 
 
 def _without_keys(content: Mapping[str, object]) -> Mapping[str, object]:

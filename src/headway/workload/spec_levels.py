@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from headway.workload.context import Context
-from headway.workload.settings import Settings, Who, read_who, to_stream
+from headway.workload.settings import Settings, Who, to_stream
 from headway.workload.sources import Source
 from headway.workload.spec_sources import Plan, read_plan, to_source
+from headway.workload.spec_who import read_who
 from headway.workload.streams import Stream
 from headway.workload.table import Table
 
@@ -63,7 +64,12 @@ def combine(top: Settings, classes: Sequence[Level], tenants: Sequence[Level]) -
 
 
 def to_sources(table: Table, plan: Plan | None, feeds: Sequence[Feed], num_requests: int | None) -> list[Source]:
-    """One source for every arrival process. Raises `BadSetting` for a stream that no arrivals feed."""
+    """One source for every arrival process.
+
+    Raises `BadSetting` for a stream that no arrivals feed, or whose requests nobody gave a length.
+    """
+    _check_lengths(table, feeds)
+    feeds = _with_texts(feeds)
     owners: list[Level | None] = []
     for feed in feeds:
         if feed.owner not in owners:
@@ -84,7 +90,7 @@ def to_sources(table: Table, plan: Plan | None, feeds: Sequence[Feed], num_reque
     return sources
 
 
-def check_lengths(table: Table, feeds: Sequence[Feed]) -> None:
+def _check_lengths(table: Table, feeds: Sequence[Feed]) -> None:
     """Raises `BadSetting` for a stream whose requests nobody gave a length."""
     for feed in feeds:
         sessions = feed.settings.sessions
@@ -94,6 +100,10 @@ def check_lengths(table: Table, feeds: Sequence[Feed]) -> None:
             raise table.error("lengths", f"are missing{who}; such as lengths = {{prompt = 512, output = 128}}")
 
 
-def with_texts(feeds: Sequence[Feed], num_texts: int) -> list[Feed]:
-    """The same streams, taking their prompts from a file of `num_texts`."""
+def _with_texts(feeds: Sequence[Feed]) -> Sequence[Feed]:
+    """The same streams, taking their prompts from the file that the top names, if it names one."""
+    texts = feeds[0].settings.texts
+    if texts is None:
+        return feeds
+    num_texts = len(texts.read())
     return [replace(feed, stream=replace(feed.stream, num_texts=num_texts)) for feed in feeds]

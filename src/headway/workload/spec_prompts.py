@@ -9,10 +9,9 @@ from headway.workload.laws import read_lengths
 from headway.workload.rules import choice, number, text, whole
 from headway.workload.seeds import stream
 from headway.workload.shared import SystemPrompts, mix, named
+from headway.workload.streams import DEFAULT_BLOCK
 from headway.workload.table import Table
 from headway.workload.texts import Texts
-
-DEFAULT_BLOCK = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

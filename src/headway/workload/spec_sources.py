@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.workload.arrivals import Arrivals, Replay
@@ -68,9 +68,12 @@ def to_source(name: str, plan: Plan, streams: Sequence[Stream], num_requests: in
 
 
 def read_replay(
-    table: Table, context: Context, plan: Plan | None, streams: Mapping[tuple[str, str], Stream], template: Stream
+    table: Table, context: Context, plan: Plan | None, template: Stream, streams: Sequence[Stream]
 ) -> ReplaySource | None:
-    """The `trace` table: recorded requests, sent again. None where it is not given. Raises `BadSetting`."""
+    """The `trace` table: recorded requests, sent again. None where it is not given. Raises `BadSetting`.
+
+    `streams` tell what the tenants and classes were promised, `template` everybody's habits.
+    """
     inner = table.table("trace")
     if inner is None:
         return None
@@ -87,7 +90,7 @@ def read_replay(
         trace=trace,
         arrivals=plan or Replay(moments_s=moments_s, time_scale=time_scale, repeats=repeats),
         template=template,
-        profiles={key: traffic.profile for key, traffic in streams.items()},
+        profiles={(who.tenant, who.traffic_class): who for who in (traffic.profile for traffic in streams)},
         prompt_scale=inner.take("prompt_scale", SCALE) or 1.0,
         output_scale=inner.take("output_scale", SCALE) or 1.0,
     )

@@ -13,6 +13,8 @@ from headway.workload.seeds import stream
 from headway.workload.sessions import SessionRule, Turn
 from headway.workload.shared import SystemPrompts, context_ids, mix, named
 
+DEFAULT_BLOCK = 16  # tokens; what most engines share by
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -39,7 +41,7 @@ class Stream:
     system: SystemPrompts | None = None
     sessions: SessionRule | None = None
     behaviour: Behaviour = field(default_factory=Behaviour)
-    prefix_block: int = 16
+    prefix_block: int = DEFAULT_BLOCK
     num_texts: int = 0
 
     @property

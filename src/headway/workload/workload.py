@@ -6,8 +6,9 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headway.workload.arrivals import Replay
 from headway.workload.item import WorkItem
-from headway.workload.sources import Source, Visit
+from headway.workload.sources import ClosedSource, ReplaySource, Source, Visit
 from headway.workload.texts import Texts
 
 
@@ -25,12 +26,21 @@ class Workload:
     seed: int = 0
     num_requests: int | None = None
     duration_s: float | None = None
-    is_closed_loop: bool = False
     tenants: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     texts: Texts | None = None
     content: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_closed_loop(self) -> bool:
+        """Whether any of it waits for answers before it asks again."""
+        return any(isinstance(source, ClosedSource) for source in self.sources)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether nothing says when it ends."""
+        return self.num_requests is None and self.duration_s is None and any(map(_goes_on, self.sources))
 
     def items(self) -> Iterator[WorkItem]:
         """The requests, equal at every call. Those with a moment come by time; later turns follow their first.
@@ -47,6 +57,16 @@ class Workload:
                     return
                 yield replace(item, id=f"r{number}")
                 number += 1
+
+
+def _goes_on(source: Source) -> bool:
+    match source:
+        case ClosedSource():
+            return False
+        case ReplaySource():
+            return not isinstance(source.arrivals, Replay)
+        case _:
+            return True
 
 
 def _moment(visit: Visit) -> float:

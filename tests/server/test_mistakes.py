@@ -141,6 +141,7 @@ async def test_beyond_the_context_names_both_numbers(client, engine):
     assert (error["n_prompt_tokens"], error["n_ctx"]) == (250, 256)
     assert "260" in error["message"]
     assert "256" in error["message"]
+    assert (await complete(client, 400, prompt=[5] * 100_000))["n_prompt_tokens"] == 100_000
     answer = await client.post("/v1/completions", json={"prompt": [5] * 246, "max_tokens": 10})
     assert answer.status_code == 200
 
@@ -313,12 +314,13 @@ async def test_overload_is_503_with_retry_after(client, engine, stream):
         (RuntimeError("a bug with /secret/path"), 500, None),
     ],
 )
-async def test_failing_before_the_first_token_has_its_status(client, engine, fault, status, code, stream):
+async def test_failing_before_the_first_token_has_its_status(client, engine, caplog, fault, status, code, stream):
     """PUBLIC_ISSUES 6.13: until something is streamed the status is open, so a failure gets the right one."""
     engine.faults[0] = fault
     answer = await client.post("/v1/completions", json={"prompt": "Hi", "stream": stream})
     error = shape(answer, status)
     assert error["code"] == code
+    assert len(caplog.records) == (status == 500)
     assert "/secret" not in error["message"]
     assert engine.streams == {}
 

@@ -83,7 +83,7 @@ def test_whatever_the_schema_allows_or_forbids(schema, path, mode):
     statuses = Counter()
 
     @settings(
-        max_examples=60 if mode is schemathesis.GenerationMode.POSITIVE else 30,
+        max_examples=50 if mode is schemathesis.GenerationMode.POSITIVE else 25,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
         deadline=None,

@@ -10,6 +10,7 @@ async def test_health_and_readiness_are_two_things(client, engine):
     """PUBLIC_ISSUES 10.8, 10.11: draining is alive and not ready; a dead engine is neither."""
     assert (await client.get("/health")).status_code == 200
     assert (await client.get("/ready")).status_code == 200
+    assert (await client.head("/ready")).status_code == 200
     engine.begin_drain()
     assert (await client.get("/health")).status_code == 200
     answer = await client.get("/ready")

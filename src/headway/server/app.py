@@ -17,7 +17,7 @@ import headway
 from headway.errors import HeadwayError
 from headway.obs import EngineMetrics, TrafficLog
 from headway.server.config import ServerConfig
-from headway.server.faults import fault_of
+from headway.server.faults import fault_of, report
 from headway.server.middleware import ApiKeys, Envelope
 from headway.server.port import ServedEngine
 from headway.server.routes import all_routes
@@ -72,4 +72,6 @@ def _middleware(config: ServerConfig) -> list[Middleware]:
 
 
 async def _answer(_: Request, error: Exception) -> Response:
-    return fault_of(error).response()
+    fault = fault_of(error)
+    report(error, fault)
+    return fault.response()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from headway.errors import (
     ExecutorFault,
+    HeadwayError,
     InvalidRequest,
     Overloaded,
     PolicyFault,
@@ -19,6 +21,8 @@ from headway.errors import (
     UnknownModel,
 )
 from headway.server.linger import LingeringResponse
+
+logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000
 BAD_REQUEST = "invalid_request_error"
@@ -86,6 +90,12 @@ def fault_of(error: Exception) -> Fault:
             return _http(error)
         case _:
             return Fault(status=500, message="internal server error; the log has the cause", kind="server_error")
+
+
+def report(error: Exception, fault: Fault) -> None:
+    """Log what is our own fault; the cause in full where nobody foresaw it."""
+    if fault.status == 500:
+        logger.error("%s: %s", type(error).__name__, error, exc_info=None if isinstance(error, HeadwayError) else error)
 
 
 def refusal(message: str, retry_after_s: float, *, code: str) -> Fault:

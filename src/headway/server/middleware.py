@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.server.faults import Unauthorized, fault_of
+from headway.server.faults import Unauthorized, fault_of, report
 from headway.server.request_id import HEADER, name_request, request_id
 
-logger = logging.getLogger(__name__)
 access = logging.getLogger("headway.access")
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
@@ -49,10 +48,11 @@ class Envelope:
         except ClientDisconnect:
             return None
         except Exception as error:
-            logger.exception("request %s failed", request_id(scope))
+            fault = fault_of(error)
+            report(error, fault)
             if status:
                 raise
-            await fault_of(error).response()(scope, receive, named)
+            await fault.response()(scope, receive, named)
         if self._logs_access:
             took_s = time.monotonic() - began
             access.info("%s %s %d %.3f s %s", scope["method"], scope["path"], status, took_s, request_id(scope))

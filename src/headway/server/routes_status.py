@@ -17,6 +17,7 @@ def probe_routes(served: Served) -> APIRouter:
     router = APIRouter(tags=["status"])
     engine = served.engine
 
+    @router.head("/health", include_in_schema=False, response_model=None)
     @router.get("/health", response_model=None)
     async def health() -> dict[str, str] | Response:
         """200 while the engine's loop lives, busy or not; else 503: restart it."""
@@ -25,6 +26,7 @@ def probe_routes(served: Served) -> APIRouter:
         fault = Fault(status=503, message="the engine has stopped", kind="service_unavailable", code="engine_dead")
         return fault.response()
 
+    @router.head("/ready", include_in_schema=False, response_model=None)
     @router.get("/ready", response_model=None)
     async def ready() -> dict[str, str] | Response:
         """200 while new requests are welcome; 503 while loading, shutting down or saturated."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from headway.errors import InvalidRequest, Overloaded, UnknownModel
+from headway.errors import InvalidRequest, Overloaded, PromptTooLong, UnknownModel
 from headway.server.body import read_json
 from headway.server.config import ServerConfig
 from headway.server.faults import TextTooLong
@@ -60,6 +60,9 @@ class Served:
         def tokenize() -> list[list[int]]:
             return [self.engine.encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
 
+        for prompt in prompts:
+            if not isinstance(prompt, str) and len(prompt) >= self.engine.max_model_len:
+                raise PromptTooLong(len(prompt), 1, self.engine.max_model_len, param="prompt")
         prompt_ids = await self.off_loop(tokenize, sum(map(len, texts)))
         if not all(prompt_ids):
             raise InvalidRequest("prompt is empty; it must have at least one token", param="prompt")

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from headway.server.config import ServerConfig
 from headway.server.disconnect import Client
-from headway.server.faults import fault_of
+from headway.server.faults import Fault, fault_of, report
 from headway.server.job import Collected, Job
 from headway.server.reply import Reply
 from headway.server.wire import DONE, KEEP_ALIVE
@@ -45,23 +45,22 @@ class EventStream(Response):
             async with Client(receive, self._job.abort) as client, _Line(send, self._config, self._job.abort) as line:
                 failed = await self._write(line, client)
             if failed is not None:
-                await fault_of(failed).response()(scope, receive, send)
+                await failed.response()(scope, receive, send)
         finally:
             self._job.abort()
 
-    async def _write(self, line: _Line, client: Client) -> Exception | None:
+    async def _write(self, line: _Line, client: Client) -> Fault | None:
         """Everything from the first event to the last. Returns what went wrong if no event was sent yet."""
         try:
             async for index, delta in self._job.deltas():
                 if not client.has_left and (events := self._reply.chunk(index, delta)):
                     await line.write(events)
             await line.end(self._reply.closing(self._job.usage) + DONE)
-        except Exception as error:
-            fault = fault_of(error)  # whatever it is, the client is told and the log has it
-            if fault.status >= 500:
-                logger.exception("a stream failed")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told and the log has it
+            fault = fault_of(error)
+            report(error, fault)
             if not line.is_open:
-                return error
+                return fault
             await line.end(b"data: " + fault.encode() + b"\n\n" + DONE)
         return None
 

@@ -4,7 +4,7 @@ Must not know: HTTP. Start reading at `core`, then `loop`, then `aio`.
 """
 
 from headway.engine.aio import AsyncLLM, Stream
-from headway.engine.build import Engine, build_engine
+from headway.engine.build import Engine, build_engine, with_policy
 from headway.engine.config import EngineConfig
 from headway.engine.core import EngineCore
 from headway.engine.limits import Limits
@@ -25,4 +25,5 @@ __all__ = [
     "Stream",
     "Usage",
     "build_engine",
+    "with_policy",
 ]

@@ -182,11 +182,18 @@ class AsyncLLM:
             await asyncio.sleep(0.02)
         return True
 
-    async def close(self) -> None:
-        """Abort what is left (its streams end with reason `abort`), stop the thread, free the memory. Idempotent."""
+    async def stop(self) -> None:
+        """Abort what is left (its streams end with reason `abort`) and stop the thread. Idempotent.
+
+        The executor stays open, for another engine over the same model.
+        """
         self._draining = True
         self._loop.send(Quit())
         await asyncio.to_thread(self._loop.join)
+
+    async def close(self) -> None:
+        """Stop, and free the memory. Idempotent."""
+        await self.stop()
         self.engine.core.executor.close()
 
     def _deliver(self, messages: list[tuple[str, Message]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from headway.engine.text import TextStage
 from headway.errors import BadSetting
 from headway.executor.registry import PoolSize, make_loader
 from headway.kv import KVCache, make_prefix_cache
-from headway.models import ChatPrompts, ModelConfig, OpenedModel, Tokenizer, open_model
+from headway.models import ChatPrompts, ModelConfig, Tokenizer, open_model
 from headway.sched import Policy, Scheduler, all_params, make_policy
 
 Progress = Callable[[str, int, int], None]
@@ -72,13 +72,43 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
         core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
         clock=clock,
         text=text,
-        door=_door(config, limits, opened),
+        door=_door(config, limits, opened.tokenizer, file.config.vocab_size),
         tokenizer=opened.tokenizer,
         prompts=opened.prompts,
         model=file.config,
         limits=limits,
         weights=loader.weights,
         threads=loader.threads,
+    )
+
+
+def with_policy(engine: Engine, config: EngineConfig) -> Engine:
+    """The same model, executor and memory under the policy of `config`, beginning with an empty KV cache.
+
+    `config` may differ from the engine's in the policy and in limits of a step. The two engines share the executor:
+    only one of them may have requests. Raises `BadSetting` as `build_engine` does.
+    """
+    policy = _policy(config)
+    bounds, base = policy.limits(), engine.limits
+    limits = replace(
+        base,
+        max_model_len=min(base.max_model_len, bounds.max_total or base.max_model_len),
+        max_num_seqs=bounds.max_seqs,
+    )
+    kv = KVCache(
+        num_blocks=base.num_blocks,
+        block_size=base.block_size,
+        prefix=make_prefix_cache(config.prefix_cache, base.block_size),
+        num_host_blocks=base.num_host_blocks,
+    )
+    text = TextStage(engine.tokenizer)
+    return replace(
+        engine,
+        config=config,
+        core=EngineCore(Scheduler(policy, kv, text, name=config.policy), engine.core.executor, engine.clock),
+        text=text,
+        door=_door(config, limits, engine.tokenizer, engine.model.vocab_size),
+        limits=limits,
     )
 
 
@@ -92,12 +122,12 @@ def _policy(config: EngineConfig) -> Policy:
     return policy
 
 
-def _door(config: EngineConfig, limits: Limits, opened: OpenedModel) -> Door:
+def _door(config: EngineConfig, limits: Limits, tokenizer: Tokenizer, vocab_size: int) -> Door:
     return Door(
         limits,
-        vocab_size=opened.file.config.vocab_size,
-        eos_ids=opened.tokenizer.eos_ids,
-        encode=opened.tokenizer.encode_text,
+        vocab_size=vocab_size,
+        eos_ids=tokenizer.eos_ids,
+        encode=tokenizer.encode_text,
         seed=config.seed if config.seed is not None else secrets.randbits(63),
     )
 

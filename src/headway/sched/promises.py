@@ -52,3 +52,15 @@ def too_many(seq: Sequence, max_seqs: int, name: str) -> str | None:
     if seq.num_branches <= max_seqs:
         return None
     return f"{seq.request.id} wants {seq.num_branches} choices, but {name} is {max_seqs}: lower n, or raise {name}"
+
+
+def too_long(view: View, seq: Sequence, spare_blocks: int = 0) -> str | None:
+    """Why a sequence can never hold the tokens that it must compute before its next one; None where it can."""
+    num_blocks, num_usable = view.ledger.blocks_for(seq.num_tokens), view.ledger.num_blocks - spare_blocks
+    if num_blocks <= num_usable:
+        return None
+    above = f" above the watermark of {spare_blocks}" if spare_blocks else ""
+    return (
+        f"{seq.request.id} has {seq.num_tokens} tokens to prefill, which take {num_blocks} blocks of memory, and "
+        f"{num_usable} can be had{above}: shorten it, or raise num_blocks"
+    )

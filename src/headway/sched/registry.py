@@ -23,6 +23,7 @@ POLICIES = {
     "orca": "headway.sched.policies.orca:Orca",
     "sarathi": "headway.sched.policies.sarathi:Sarathi",
     "sarathi_serve": "headway.sched.policies.sarathi_serve:SarathiServe",
+    "sglang": "headway.sched.policies.sglang:Sglang",
     "static": "headway.sched.policies.static:Static",
     "tgi": "headway.sched.policies.tgi:Tgi",
     "trtllm": "headway.sched.policies.trtllm:Trtllm",

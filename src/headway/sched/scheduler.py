@@ -22,6 +22,7 @@ from headway.core import (
     Request,
     Sequence,
     SequenceFinished,
+    StepPlan,
     StepRecord,
     StepResult,
     Token,
@@ -49,6 +50,7 @@ class Scheduler:
         self._name = name or type(policy).__name__.lower()
         self._stepper = Stepper(self.queues, kv)
         self._limits = policy.limits()
+        self._is_heard = type(policy).on_event is not Policy.on_event
         self._step = 0
         self._record = StepRecord(0, 0.0)
         self._events: list[Event] = []
@@ -90,8 +92,8 @@ class Scheduler:
         view = View(now_s, record.step, queues.waiting, queues.running, queues.swapped, queues.ended, ledger)
         plan = self.policy.plan(view)
         check_plan(plan, view, self._limits, self._name)
-        for seq, reason in plan.rejected:
-            self._reject(seq, reason, now_s)
+        if plan.rejected:
+            self._reject(plan, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
         record.notes = plan.notes
         record.queued = QueueSizes(len(queues.running), len(queues.waiting), len(queues.swapped))
@@ -110,7 +112,8 @@ class Scheduler:
             if lane.prompt_logprobs is not None:
                 self._score(seq, lane.start, result.prompt_logprobs.get(seq.id, []))
             if lane.draws:
-                for member in self._fork(seq):
+                members = self._fork(seq) if seq.num_branches > 1 else (seq,)
+                for member in members:
                     self._append(member, result.tokens[member.id], now_s)
         self._release_ended(now_s)
 
@@ -130,15 +133,13 @@ class Scheduler:
         self._record.end_s = now_s
         events, self._events = [*self._events, self._record], []
         self._record = StepRecord(self._step, now_s)  # what happens between steps is told by events alone
-        for event in events:
-            self.policy.on_event(event)
+        self._tell_policy(events)
         return events
 
     def take_events(self) -> list[Event]:
         """Everything that happened outside a step since the last call (arrivals, aborts)."""
         events, self._events = self._events, []
-        for event in events:
-            self.policy.on_event(event)
+        self._tell_policy(events)
         return events
 
     def skip(self, num_steps: int) -> None:
@@ -156,6 +157,11 @@ class Scheduler:
         self.kv.check()
         for seq in chain(self.queues.running, self.queues.ended):
             assert self.kv.num_held(seq.id) >= self.kv.blocks_for(seq.num_computed), f"{seq.id} lacks blocks"
+
+    def _tell_policy(self, events: list[Event]) -> None:
+        if self._is_heard:
+            for event in events:
+                self.policy.on_event(event)
 
     def _score(self, seq: Sequence, start: int, scores: list[Logprobs]) -> None:
         """Collect prompt log probabilities row by row; announce them when the prompt is done."""
@@ -179,13 +185,11 @@ class Scheduler:
         return [seq, *children]
 
     def _append(self, seq: Sequence, tokens: list[Token], now_s: float) -> None:
-        for token in tokens:
-            seq.token_ids.append(token.token_id)
-            self._events.append(
-                TokenEmitted(
-                    seq.id, seq.request.id, seq.choice, seq.num_output - 1, token.token_id, now_s, token.logprobs
-                )
-            )
+        request = seq.request
+        for index, token in enumerate(tokens, start=seq.num_output):
+            token_id = token.token_id
+            seq.token_ids.append(token_id)
+            self._events.append(TokenEmitted(seq.id, request.id, seq.choice, index, token_id, now_s, token.logprobs))
             if (reason := self._stop(seq)) is not None:
                 self._end(seq, reason, now_s)
                 return
@@ -220,19 +224,28 @@ class Scheduler:
             reason = _worst(member.finish_reason for member in family.members)
             self._events.append(Finished(seq.request, reason, num_output, family.num_cached, now_s))
 
-    def _reject(self, seq: Sequence, reason: str, now_s: float) -> None:
-        """Refuse a request, and all its choices that have not ended; a preempted one may turn out to be too long."""
-        for member in self.queues.close(seq.request.id).members:
-            if member.place is not Place.GONE:
-                assert member.place is Place.WAITING, f"{member.id} cannot be rejected: it is {member.place.value}"
-                member.finish_reason = FinishReason.ABORT
-                self.queues.move(member, Place.GONE)
-                if self.kv.holds(member.id):
-                    self.kv.release(member.id)
-                self._stepper.forget(member.id)
-                self._scores.pop(member.id, None)
-        self._record.rejected.append(seq.request.id)
-        self._events.append(Rejected(seq.request, reason, now_s))
+    def _reject(self, plan: StepPlan, now_s: float) -> None:
+        """Refuse requests with all their choices. Where one of these still runs, the refusal waits for its end."""
+        busy = {grant.seq.request.id for grant in plan.grants}
+        for seq, reason in plan.rejected:
+            family = self.queues.families.get(seq.request.id)
+            if family is None or seq.request.id in busy:
+                continue
+            living = [member for member in family.members if member.place is not Place.GONE]
+            if all(member.place is Place.WAITING for member in living):
+                for member in living:
+                    self._refuse(member)
+                self.queues.close(seq.request.id)
+                self._record.rejected.append(seq.request.id)
+                self._events.append(Rejected(seq.request, reason, now_s))
+
+    def _refuse(self, seq: Sequence) -> None:
+        seq.finish_reason = FinishReason.ABORT
+        self.queues.move(seq, Place.GONE)
+        if self.kv.holds(seq.id):  # preempted in part
+            self.kv.release(seq.id)
+        self._stepper.forget(seq.id)
+        self._scores.pop(seq.id, None)
 
 
 def _worst(reasons: Iterable[FinishReason | None]) -> FinishReason:

@@ -11,7 +11,7 @@ from headway.sched.fill import Budget
 from headway.sched.gangs import Gang, gangs_of
 from headway.sched.params import at_least, between, param
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import too_many
+from headway.sched.promises import too_long, too_many
 from headway.sched.view import View
 
 
@@ -162,16 +162,12 @@ class VllmV0(Policy):
 
     def _obstacle(self, view: View, gang: Gang) -> str | None:
         """Why a request can never be admitted, if so."""
-        longest = max(seq.num_tokens for seq in gang)
-        num_usable = view.ledger.num_blocks - self._num_spare(view)
-        if view.ledger.blocks_for(longest) > num_usable:
+        longest = max(gang, key=lambda seq: seq.num_tokens)
+        if self._params.mode is not Mode.CHUNKED and longest.num_tokens > self._params.max_num_batched_tokens:
             return (
-                f"{gang[0].request.id} has {longest} tokens to prefill, which take {view.ledger.blocks_for(longest)} "
-                f"blocks; {num_usable} can be had above the watermark: shorten it, or raise num_blocks"
+                f"{longest.request.id} has {longest.num_tokens} tokens to prefill at once, but max_num_batched_tokens "
+                f"is {self._params.max_num_batched_tokens}: shorten it, raise that, or set mode=chunked"
             )
-        if self._params.mode is not Mode.CHUNKED and longest > self._params.max_num_batched_tokens:
-            return (
-                f"{gang[0].request.id} has {longest} tokens to prefill at once, but max_num_batched_tokens is "
-                f"{self._params.max_num_batched_tokens}: shorten it, raise that, or set mode=chunked"
-            )
-        return too_many(gang[0], self._params.max_num_seqs, "max_num_seqs")
+        return too_long(view, longest, self._num_spare(view)) or too_many(
+            gang[0], self._params.max_num_seqs, "max_num_seqs"
+        )

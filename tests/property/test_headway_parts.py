@@ -1,5 +1,7 @@
 """The `headway` policy with its parts switched on and off: everything ends, and what it guarantees holds."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +46,7 @@ def test_work_is_conserved_in_time(scene, settings):
     """While somebody waits or runs, no two steps in a row compute nothing."""
     records = run_scene(scene, "headway", settings)
     idle = [not record.grants for record in records]
-    assert not any(now and then for now, then in zip(idle, idle[1:], strict=False)), picture(scene, records)
+    assert not any(now and then for now, then in pairwise(idle)), picture(scene, records)
 
 
 @given(scene=scenes())

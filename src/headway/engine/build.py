@@ -13,13 +13,12 @@ from headway.clock import Clock, WallClock
 from headway.engine.config import EngineConfig
 from headway.engine.core import EngineCore
 from headway.engine.door import Door
-from headway.engine.limits import Limits, resolve_limits
+from headway.engine.limits import Limits, choose_policy, resolve_limits
 from headway.engine.text import TextStage
-from headway.errors import BadSetting
 from headway.executor.registry import PoolSize, make_loader
 from headway.kv import KVCache, make_prefix_cache
 from headway.models import ChatPrompts, ModelConfig, Tokenizer, open_model
-from headway.sched import Policy, Scheduler, all_params, make_policy
+from headway.sched import Scheduler
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, its steps done and its steps in all."""
@@ -48,7 +47,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
 
     Everything that can be refused is refused before weights are loaded. Raises `BadModelFile` and `BadSetting`.
     """
-    policy = _policy(config)
+    policy = choose_policy(config)
     loader = make_loader(config.executor, threads=config.threads)
     opened = open_model(config.model)
     file = opened.file
@@ -88,7 +87,7 @@ def with_policy(engine: Engine, config: EngineConfig) -> Engine:
     `config` may differ from the engine's in the policy and in limits of a step. The two engines share the executor:
     only one of them may have requests. Raises `BadSetting` as `build_engine` does.
     """
-    policy = _policy(config)
+    policy = choose_policy(config)
     bounds, base = policy.limits(), engine.limits
     limits = replace(
         base,
@@ -110,16 +109,6 @@ def with_policy(engine: Engine, config: EngineConfig) -> Engine:
         door=_door(config, limits, engine.tokenizer, engine.model.vocab_size),
         limits=limits,
     )
-
-
-def _policy(config: EngineConfig) -> Policy:
-    """The policy with its parameters; a limit that it does not know is refused rather than ignored."""
-    policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
-    known = all_params(config.policy, config.policy_settings, config.policy_defaults())
-    for name, value in config.wishes().items():
-        if name not in known:
-            raise BadSetting(f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out")
-    return policy
 
 
 def _door(config: EngineConfig, limits: Limits, tokenizer: Tokenizer, vocab_size: int) -> Door:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headway.engine.config import EngineConfig
 from headway.errors import BadSetting
-from headway.sched import PlanLimits
+from headway.sched import PlanLimits, Policy, all_params, make_policy
 
 DEFAULT_KV_SHARE = 0.25
 DEFAULT_KV_MOST = 2 << 30
@@ -32,6 +32,16 @@ class Limits:
     def num_kv_tokens(self) -> int:
         """Tokens whose KV the pool can hold."""
         return self.num_blocks * self.block_size
+
+
+def choose_policy(config: EngineConfig) -> Policy:
+    """The policy with its parameters; a limit that it does not know is refused rather than ignored."""
+    policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
+    known = all_params(config.policy, config.policy_settings, config.policy_defaults())
+    for name, value in config.wishes().items():
+        if name not in known:
+            raise BadSetting(f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out")
+    return policy
 
 
 def resolve_limits(

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.engine import EngineConfig
-from headway.engine.build import _policy
+from headway.engine.limits import choose_policy
 from headway.errors import BadSetting
 
 
@@ -13,11 +13,11 @@ from headway.errors import BadSetting
 def test_unknown_limits_are_refused(wish):
     """`vllm` has no such limits; `headway` takes them."""
     with pytest.raises(BadSetting, match=next(iter(wish))):
-        _policy(EngineConfig(policy="vllm", **wish))
-    assert _policy(EngineConfig(policy="headway", **wish)) is not None
+        choose_policy(EngineConfig(policy="vllm", **wish))
+    assert choose_policy(EngineConfig(policy="headway", **wish)) is not None
 
 
 def test_parameters_win_over_engine_limits():
     """`--set` overrides the engine-wide flag of the same name."""
-    policy = _policy(EngineConfig(policy="vllm", max_num_seqs=7, policy_settings={"max_num_seqs": "3"}))
+    policy = choose_policy(EngineConfig(policy="vllm", max_num_seqs=7, policy_settings={"max_num_seqs": "3"}))
     assert policy.limits().max_seqs == 3

@@ -24,6 +24,7 @@ POLICIES = {
     "sarathi": "headway.sched.policies.sarathi:Sarathi",
     "sarathi_serve": "headway.sched.policies.sarathi_serve:SarathiServe",
     "sglang": "headway.sched.policies.sglang:Sglang",
+    "splitfuse": "headway.sched.policies.splitfuse:SplitFuse",
     "static": "headway.sched.policies.static:Static",
     "tgi": "headway.sched.policies.tgi:Tgi",
     "trtllm": "headway.sched.policies.trtllm:Trtllm",

@@ -19,6 +19,7 @@ POLICIES = {
     "dynamic_batch": "headway.sched.policies.dynamic_batch:DynamicBatch",
     "fastserve": "headway.sched.policies.fastserve:FastServe",
     "headway": "headway.sched.policies.headway:Headway",
+    "lmdeploy": "headway.sched.policies.lmdeploy:Lmdeploy",
     "ltr": "headway.sched.policies.ltr:Ltr",
     "orca": "headway.sched.policies.orca:Orca",
     "sarathi": "headway.sched.policies.sarathi:Sarathi",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 LEVELS = (50.0, 90.0, 95.0, 99.0)
 
@@ -31,9 +32,9 @@ class Summary:
         return self.levels[50.0]
 
 
-def summarize(sample: Iterable[float], levels: Sequence[float] = LEVELS) -> Summary:
+def summarize(sample: Iterable[float] | NDArray[np.float64], levels: Sequence[float] = LEVELS) -> Summary:
     """Mean, population deviation, extremes and percentiles. P50 is always among them."""
-    values = np.fromiter(sample, dtype=np.float64)
+    values = sample if isinstance(sample, np.ndarray) else np.fromiter(sample, dtype=np.float64)
     asked = sorted({50.0, *levels})
     if not len(values):
         nan = float("nan")

@@ -7,7 +7,7 @@ run's start, on one clock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
@@ -104,17 +104,36 @@ class RequestRecord:
         times = (self.intended_s, self.sent_s, self.last_s, self.closed_s)
         return max(time for time in times if time is not None)
 
-    def since_sent(self) -> RequestRecord:
-        """The same, counted from the moment of sending: what a client blind to its own delay would report."""
-        return self if self.sent_s is None else replace(self, intended_s=self.sent_s)
+    @property
+    def ttft_since_sent_s(self) -> float | None:
+        """t₁ − sent: what a client blind to its own delay would report."""
+        return _between(self.sent_s, self.first_s)
 
-    def meets_slo(self) -> bool:
-        """Whether the whole answer came within every limit and the deadline. One token has no TPOT to miss."""
+    @property
+    def has_promise(self) -> bool:
+        """Whether anything was promised to it."""
+        return not self.slo.is_empty or self.deadline_s is not None
+
+    def meets_slo(self) -> bool | None:
+        """Whether it got all it was promised; None if nothing was, or if its client gave up while all was well.
+
+        A request that was refused or failed missed its promise. One that its client cancelled is judged by the wait
+        for its first token alone. A single token has no TPOT to miss.
+        """
+        if not self.has_promise:
+            return None
+        if self.outcome is Outcome.CANCELLED:
+            waited_s = self.ttft_s if self.ttft_s is not None else self.end_s - self.intended_s
+            return False if self.slo.ttft_s is not None and waited_s > self.slo.ttft_s else None
         if not self.is_ok:
             return False
-        measured = ((self.ttft_s, self.slo.ttft_s), (self.tpot_s, self.slo.tpot_s), (self.e2e_s, self.slo.e2e_s))
-        within = all(limit is None or value is None or value <= limit for value, limit in measured)
-        return within and (self.deadline_s is None or self.e2e_s is None or self.e2e_s <= self.deadline_s)
+        measured = (
+            (self.ttft_s, self.slo.ttft_s),
+            (self.tpot_s, self.slo.tpot_s),
+            (self.e2e_s, self.slo.e2e_s),
+            (self.e2e_s, self.deadline_s),
+        )
+        return all(limit is None or value is None or value <= limit for value, limit in measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

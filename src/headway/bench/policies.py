@@ -1,0 +1,163 @@
+"""All policies on one engine: the same requests, turn by turn, and the middle of several rounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headway.bench.inprocess import EngineTarget
+from headway.bench.mixed import MixedLoad
+from headway.bench.plan import RunPlan
+from headway.bench.progress import Progress
+from headway.bench.prompts import IdCalls
+from headway.bench.runner import Runner
+from headway.bench.score import Score, middle, score, sustained_rate
+from headway.engine import Engine, with_policy
+from headway.errors import BadSetting
+from headway.report import RunRecord
+from headway.workload import PromptMaker
+
+BASELINE = "vllm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Who runs on what. `settings` are `--set` texts by policy; those under "" go to every policy that knows them.
+
+    `factors` are arrival rates as shares of `base_rate`, which is what `vllm` sustains here where it is None.
+    """
+
+    policies: Sequence[str]
+    load: MixedLoad = field(default_factory=MixedLoad)
+    factors: Sequence[float] = (1.2, 0.8)
+    repeats: int = 5
+    base_rate: float | None = None
+    timeout_s: float | None = None
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """One run of the contest: a policy, a share of the base rate, a round."""
+
+    policy: str
+    factor: float
+    repeat: int
+    number: int = 0
+    num_heats: int = 0
+
+
+@dataclass(slots=True)
+class Standings:
+    """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second."""
+
+    base_rate: float = 0.0
+    scores: dict[tuple[float, str], list[Score]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = False
+
+    def middles(self, factor: float) -> dict[str, Score]:
+        """The median of each policy's figures at one rate."""
+        return {policy: middle(scores) for (at, policy), scores in self.scores.items() if at == factor}
+
+
+class Arena:
+    """Runs a contest on one built engine: its model, executor and limits for all, a fresh cache for each run.
+
+    `on_progress` hears of the heat in progress, `on_record` of each finished one.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        contest: Contest,
+        *,
+        on_progress: Callable[[Heat, Progress], None] | None = None,
+        on_record: Callable[[Heat, RunRecord, Score], None] | None = None,
+    ) -> None:
+        self._engine, self._contest = engine, contest
+        self._on_progress, self._on_record = on_progress, on_record
+        self.standings = Standings()
+
+    async def run(self) -> Standings:
+        """The standings when all heats are over, or when the task was cancelled. Raises `BadSetting`."""
+        contest, standings = self._contest, self.standings
+        entrants = [policy for policy in contest.policies if self._can_run(policy)]
+        heats = list(rounds(entrants, contest.factors, contest.repeats))
+        try:
+            standings.base_rate = contest.base_rate or await self._measure_base()
+            for number, heat in enumerate(heats):
+                await self._hold(replace(heat, number=number + 1, num_heats=len(heats)))
+        except asyncio.CancelledError:
+            return standings
+        standings.is_complete = True
+        return standings
+
+    async def _measure_base(self) -> float:
+        """What `vllm` sustains: all requests at once."""
+        heat = Heat(policy=BASELINE, factor=float("inf"), repeat=0)
+        run = await self._run(heat, float("inf"))
+        if not run.is_complete:
+            raise asyncio.CancelledError
+        return sustained_rate(len(run.requests), run.steps)
+
+    async def _hold(self, heat: Heat) -> None:
+        run = await self._run(heat, self.standings.base_rate * heat.factor)
+        if not run.is_complete:
+            raise asyncio.CancelledError
+        figures = score(run)
+        self.standings.scores.setdefault((heat.factor, heat.policy), []).append(figures)
+        if self._on_record is not None:
+            self._on_record(heat, run, figures)
+
+    async def _run(self, heat: Heat, rate: float) -> RunRecord:
+        contest = self._contest
+        workload = contest.load.workload(rate, heat.repeat)
+        plan = RunPlan(
+            items=workload.items,
+            label=heat.policy,
+            num_total=workload.num_requests,
+            timeout_s=contest.timeout_s,
+            content=workload.content,
+        )
+        calls = IdCalls(PromptMaker(self._engine.tokenizer, salt=workload.seed))
+        async with EngineTarget(self._under(heat.policy)) as target:
+            runner = Runner(
+                target, calls, self._engine.clock, plan, on_progress=lambda progress: self._show(heat, progress)
+            )
+            return await runner.run()
+
+    def _under(self, policy: str) -> Engine:
+        settings = self._contest.settings.get(policy, {})
+        return with_policy(self._engine, replace(self._engine.config, policy=policy, policy_settings=settings))
+
+    def _can_run(self, policy: str) -> bool:
+        """Whether the policy works under the engine's limits; why not is kept."""
+        try:
+            engine = self._under(policy)
+        except BadSetting as error:
+            self.standings.skipped[policy] = str(error)
+            return False
+        if engine.limits.max_model_len < self._contest.load.context:
+            self.standings.skipped[policy] = (
+                f"it can hold {engine.limits.max_model_len} tokens of one sequence; the workload needs up to "
+                f"{self._contest.load.context}"
+            )
+            return False
+        return True
+
+    def _show(self, heat: Heat, progress: Progress) -> None:
+        if self._on_progress is not None:
+            self._on_progress(heat, progress)
+
+
+def rounds(policies: Sequence[str], factors: Sequence[float], repeats: int) -> list[Heat]:
+    """Heats in an order that spreads a machine's slow changes over all policies: each round begins with another."""
+    heats: list[Heat] = []
+    for repeat in range(repeats):
+        for factor in factors:
+            shift = repeat % max(1, len(policies))
+            turn = [*policies[shift:], *policies[:shift]]
+            heats += [Heat(policy=policy, factor=factor, repeat=repeat) for policy in turn]
+    return heats

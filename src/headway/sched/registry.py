@@ -16,6 +16,7 @@ from headway.errors import BadSetting
 from headway.sched.policy import Policy, Wrapper
 
 POLICIES = {
+    "deadline": "headway.sched.policies.deadline:Deadline",
     "dynamic_batch": "headway.sched.policies.dynamic_batch:DynamicBatch",
     "fastserve": "headway.sched.policies.fastserve:FastServe",
     "headway": "headway.sched.policies.headway:Headway",

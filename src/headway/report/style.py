@@ -49,7 +49,9 @@ svg text.limit{fill:var(--fg)}
 .legend i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px}
 """
 
-STYLE = _RULES + "".join(
-    f".line.s{k},.dots.s{k}{{stroke:var(--c{k})}}\n.area.s{k}{{fill:var(--c{k})}}\n.legend .s{k}{{background:var(--c{k})}}\n"
-    for k in range(NUM_COLOURS)
-)
+_SERIES = """
+.line.s{k},.dots.s{k}{{stroke:var(--c{k})}}
+.area.s{k}{{fill:var(--c{k})}}
+.legend .s{k}{{background:var(--c{k})}}"""
+
+STYLE = _RULES + "".join(_SERIES.format(k=k) for k in range(NUM_COLOURS))

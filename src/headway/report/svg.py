@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.report.chart import Chart, Limit, Mark, Series, thinned
-from headway.report.style import NUM_COLOURS
+from headway.report.style import NUM_COLOURS, STYLE
 from headway.report.ticks import linear_ticks, log_ticks, tick_label
 
 WIDTH, HEIGHT = 640, 300
@@ -49,19 +49,45 @@ class _Axis:
 
 def draw(chart: Chart) -> str:
     """The chart as a `<figure>`: title, picture, legend and caption."""
-    series = _stacked([thinned(one) for one in chart.series if len(one.x)])
+    series = _drawn(chart)
     legend = "".join(
         f'<span><i class="s{_colour(one, k)}"></i>{escape(one.name)}</span>' for k, one in enumerate(series) if one.name
     )
-    caption = f"<p class=note>{escape(chart.caption)}</p>" if chart.caption else ""
-    body = _picture(chart, series) if series else "<p class=note>Nothing to draw.</p>"
+    caption = f'<p class="note">{escape(chart.caption)}</p>' if chart.caption else ""
+    body = _picture(chart, series) if series else '<p class="note">Nothing to draw.</p>'
     return (
         f"<figure><figcaption>{escape(chart.title)}</figcaption>{body}"
-        f"<div class=legend>{legend if len(series) > 1 else ''}</div>{caption}</figure>"
+        f'<div class="legend">{legend if len(series) > 1 else ""}</div>{caption}</figure>'
     )
 
 
+def draw_file(chart: Chart) -> str:
+    """The chart as an SVG document of its own, with title and legend inside the picture."""
+    series = _drawn(chart)
+    title = f'<text class="limit" x="{LEFT}" y="-8" font-weight="600">{escape(chart.title)}</text>'
+    names = "".join(
+        f'<path class="line s{_colour(one, k)}" d="M{LEFT + 8} {14 * k + TOP + 10}h14"/>'
+        f'<text class="limit" x="{LEFT + 26}" y="{14 * k + TOP + 14}">{escape(one.name)}</text>'
+        for k, one in enumerate(series if len(series) > 1 else ())
+    )
+    size = f'viewBox="0 -24 {WIDTH} {HEIGHT + 24}" width="{WIDTH}" height="{HEIGHT + 24}"'
+    ground = f'<rect y="-24" width="{WIDTH}" height="{HEIGHT + 24}" fill="var(--bg)"/>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui,sans-serif">'
+        f"<style>{STYLE}</style>{ground}{title}{_body(chart, series)}{names}</svg>\n"
+    )
+
+
+def _drawn(chart: Chart) -> list[Series]:
+    return _stacked([thinned(one) for one in chart.series if len(one.x)])
+
+
 def _picture(chart: Chart, series: Sequence[Series]) -> str:
+    label = escape(f"{chart.title}: {chart.y_label} against {chart.x_label}")
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{_body(chart, series)}</svg>'
+
+
+def _body(chart: Chart, series: Sequence[Series]) -> str:
     across = np.concatenate([*(np.asarray(one.x, np.float64) for one in series), _given(lim.x for lim in chart.limits)])
     up = np.concatenate([*(np.asarray(one.y, np.float64) for one in series), _given(lim.y for lim in chart.limits)])
     x_axis = _axis((LEFT, WIDTH - RIGHT), across, is_log=chart.x_log)
@@ -72,8 +98,7 @@ def _picture(chart: Chart, series: Sequence[Series]) -> str:
         *(_series(one, _colour(one, k), x_axis, y_axis) for k, one in enumerate(series)),
         *(_limit(limit, x_axis, y_axis) for limit in chart.limits),
     ]
-    label = escape(f"{chart.title}: {chart.y_label} against {chart.x_label}")
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return "".join(parts)
 
 
 def _axis(pixels: tuple[float, float], values: Points, *, is_log: bool) -> _Axis:
@@ -94,11 +119,11 @@ def _given(values: Iterable[float | None]) -> Points:
 def _frame(chart: Chart, x_axis: _Axis, y_axis: _Axis) -> Iterator[str]:
     for tick in x_axis.ticks():
         x = x_axis.at(tick)
-        yield f'<path class=grid d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
+        yield f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
         yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick_label(tick)}</text>'
     for tick in y_axis.ticks():
         y = y_axis.at(tick)
-        yield f'<path class=grid d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
+        yield f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
         yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick_label(tick)}</text>'
     middle = (LEFT + WIDTH - RIGHT) / 2
     yield f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>'
@@ -124,18 +149,19 @@ def _limit(limit: Limit, x_axis: _Axis, y_axis: _Axis) -> str:
     if limit.y is not None:
         y = y_axis.at(limit.y)
         name = (
-            f'<text class=limit x="{WIDTH - RIGHT - 4}" y="{y - 4:.1f}" text-anchor="end">{escape(limit.name)}</text>'
+            f'<text class="limit" x="{WIDTH - RIGHT - 4}" y="{y - 4:.1f}" text-anchor="end">{escape(limit.name)}</text>'
         )
-        return f'<path class=limit d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>{name}'
+        return f'<path class="limit" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>{name}'
     assert limit.x is not None, "a limit lies on one of the axes"
     x = x_axis.at(limit.x)
-    name = f'<text class=limit x="{x + 4:.1f}" y="{TOP + 12}">{escape(limit.name)}</text>'
-    return f'<path class=limit d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>{name}'
+    name = f'<text class="limit" x="{x + 4:.1f}" y="{TOP + 12}">{escape(limit.name)}</text>'
+    return f'<path class="limit" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>{name}'
 
 
 def _shade(x_axis: _Axis, begin: float, end: float) -> str:
     first, last = (min(max(x_axis.at(value), LEFT), WIDTH - RIGHT) for value in (begin, end))
-    return f'<rect class=shade x="{first:.1f}" y="{TOP}" width="{last - first:.1f}" height="{HEIGHT - BOTTOM - TOP}"/>'
+    height = HEIGHT - BOTTOM - TOP
+    return f'<rect class="shade" x="{first:.1f}" y="{TOP}" width="{last - first:.1f}" height="{height}"/>'
 
 
 def _stacked(series: Sequence[Series]) -> list[Series]:

@@ -154,7 +154,7 @@ class FakeEngine:
         text = "".join(f"<{message['role']}>{message['content']}" for message in messages)
         return self.tokenizer.encode_text(text + "<assistant>")
 
-    def submit(self, prompt_ids, params, *, request_id=None, priority=0, cache_salt=""):
+    def submit(self, prompt_ids, params, *, request_id=None, **extras):
         if self.refusal is not None:
             raise self.refusal
         if not self.is_ready:
@@ -178,8 +178,7 @@ class FakeEngine:
             max_output=params.max_tokens or self.max_model_len - len(prompt_ids),
             arrival_s=self.now(),
             params=params,
-            priority=priority,
-            cache_salt=cache_salt,
+            **extras,
         )
         self.tell(Arrived(request, request.arrival_s))
         self.tell(Admitted(request.id, request.id, self.num_cached, is_first=True, at_s=self.now()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from headway.core.sampling import SamplingParams
 
@@ -17,12 +17,20 @@ class FinishReason(StrEnum):
     ERROR = "error"  # the executor failed in a step of this sequence
 
 
+class Tier(IntEnum):
+    """How urgent a request is beside others of its tenant; lower is served earlier."""
+
+    PRIORITY = 0
+    DEFAULT = 1
+    FLEX = 2  # takes what the others leave
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One accepted request; owns `params.n` sequences.
 
     `arrival_s` is on the engine's clock. `max_output` bounds the output and is what admission believes.
-    `priority`: lower is served earlier, where the policy knows priorities. Requests with different
+    `priority`: lower is served earlier within a `tier`, where the policy knows priorities. Requests with different
     `cache_salt` never share cached blocks. `predicted` is an expected output length, `deadline_s` a moment on
     the engine's clock, `ttft_s` a target in seconds; None where nothing was said.
     """
@@ -34,6 +42,7 @@ class Request:
     params: SamplingParams = field(default_factory=SamplingParams)
     eos_ids: frozenset[int] = frozenset()
     priority: int = 0
+    tier: Tier = Tier.DEFAULT
     cache_salt: str = ""
     tenant: str = ""
     weight: float = 1.0

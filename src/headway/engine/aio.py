@@ -6,13 +6,13 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from headway.core import Event, FinishReason, SamplingParams
 from headway.core.result import Logprobs
 from headway.engine.build import Engine, Progress, build_engine
 from headway.engine.config import EngineConfig
-from headway.engine.door import Extras
+from headway.engine.door import Extras, ExtraWords
 from headway.engine.loop import Abort, Call, Died, Ended, EngineLoop, Message, Quit, Refused, Scored, Submit
 from headway.engine.outputs import Delta, EngineStats, Usage
 from headway.engine.tally import Tally
@@ -141,17 +141,18 @@ class AsyncLLM:
         params: SamplingParams,
         *,
         request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str = "",
+        **extras: Unpack[ExtraWords],
     ) -> Stream:
-        """Queue a request. Raises `InvalidRequest` or `Overloaded` at once; later failures come from the stream."""
+        """Queue a request. Raises `InvalidRequest` or `Overloaded` at once; later failures come from the stream.
+
+        `extras` are fields of `Extras`.
+        """
         if not self.is_ready:
             raise Overloaded("the server is shutting down" if self._draining else "the engine is not running")
         name = request_id or f"req-{secrets.token_hex(4)}-{next(self._serial)}"
         if name in self._streams:
             raise InvalidRequest(f"request id {name!r} is in use", param="request_id")
-        extras = Extras(priority=priority, cache_salt=cache_salt)
-        request = self.engine.door.request(name, prompt_ids, params, self.engine.clock.now(), extras)
+        request = self.engine.door.request(name, prompt_ids, params, self.engine.clock.now(), Extras(**extras))
         stream = self._streams[name] = Stream(name, request.num_prompt, self.abort)
         self._loop.send(Submit(request))
         return stream

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
-from headway.core import Request, SamplingParams
+from headway.core import Request, SamplingParams, Tier
 from headway.engine.limits import Limits
 from headway.errors import InvalidRequest, PromptTooLong
 
@@ -17,6 +18,19 @@ class Extras:
 
     priority: int = 0
     cache_salt: str = ""
+    tenant: str = ""
+    weight: float = 1.0
+    tier: Tier = Tier.DEFAULT
+
+
+class ExtraWords(TypedDict, total=False):
+    """The fields of `Extras` as keyword arguments."""
+
+    priority: int
+    cache_salt: str
+    tenant: str
+    weight: float
+    tier: Tier
 
 
 class Door:
@@ -56,6 +70,9 @@ class Door:
             eos_ids=self._eos_ids,
             priority=extras.priority,
             cache_salt=extras.cache_salt,
+            tenant=extras.tenant,
+            weight=extras.weight,
+            tier=extras.tier,
         )
 
     def _max_output(self, num_prompt: int, params: SamplingParams) -> int:

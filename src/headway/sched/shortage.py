@@ -42,8 +42,8 @@ def relieve(view: View, plan: StepPlan, prices: Prices, rank: Callable[[Sequence
         return False
     first = min(holders, key=rank)
     others = [seq for seq in holders if seq is not first]
-    worst = max(rank(seq)[0] for seq in others)
-    offers = [offer for seq in others if rank(seq)[0] == worst for offer in _offers(view, seq, prices)]
+    worst = max(rank(seq)[:2] for seq in others)
+    offers = [offer for seq in others if rank(seq)[:2] == worst for offer in _offers(view, seq, prices)]
     for offer in sorted(offers, key=lambda offer: (offer.cost_s / offer.num_freed, offer.seq.id)):
         if _carry_out(view, plan, offer):
             return True

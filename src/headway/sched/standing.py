@@ -1,4 +1,4 @@
-"""Whose turn it is: tenant fairness, then class with bounded ageing, then slack, then arrival."""
+"""Whose turn it is: tenant fairness, then tier with bounded ageing, then priority, slack, arrival."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Rank = Callable[[Sequence], tuple[float, ...]]
 
 
 def ranking(now_s: float, age_s: float) -> Rank:
-    """A key, lowest first: the request's class less one for each `age_s` waited, then slack, then arrival.
+    """A key, lowest first: the request's tier less one for each `age_s` waited, then priority, slack, arrival.
 
-    Ageing bounds the wait: after (difference of classes) × `age_s` a request stands before any newer one.
-    `age_s` 0 switches it off.
+    Ageing bounds the wait: after (difference of tiers + 1) × `age_s` a request stands before any newer one of
+    its tenant, whatever their priorities. `age_s` 0 switches it off.
     """
 
     def rank(seq: Sequence) -> tuple[float, ...]:
         request = seq.request
         aged = math.floor((now_s - request.arrival_s) / age_s) if age_s > 0 else 0
-        return float(request.priority - aged), _slack(seq, now_s), request.arrival_s
+        return float(request.tier - aged), float(request.priority), _slack(seq, now_s), request.arrival_s
 
     return rank
 
 
 def by_arrival(seq: Sequence) -> tuple[float, ...]:
     """First come, first served."""
-    return 0.0, 0.0, seq.request.arrival_s
+    return 0.0, 0.0, 0.0, seq.request.arrival_s
 
 
 class Turns:

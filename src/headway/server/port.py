@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from headway.core import Event, Logprobs, SamplingParams
+from headway.engine.door import ExtraWords
 from headway.engine.outputs import Delta, EngineStats, Usage
 
 
@@ -71,8 +72,7 @@ class ServedEngine(Protocol):
         params: SamplingParams,
         *,
         request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str = "",
+        **extras: Unpack[ExtraWords],
     ) -> ServedStream: ...
 
     def stats(self) -> EngineStats: ...

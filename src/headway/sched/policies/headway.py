@@ -33,7 +33,7 @@ class HeadwayParams:
     efficiency: float = param(0.9, "share of the greatest throughput that steps must reach when there is no target")
     overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")
-    age_s: float = param(10.0, "seconds of waiting that outweigh one class; 0 = no ageing")
+    age_s: float = param(10.0, "seconds of waiting that outweigh one service tier and any priority; 0 = no ageing")
     short_prompt_tokens: int = param(256, "prompts up to this have a lane of their own beside long ones; 0 = off")
     prefix_wait: bool = param(True, "a request whose prefix is being computed waits for it")
     shortage_by_cost: bool = param(True, "victim and method by cost; without it, recompute the youngest")
@@ -56,7 +56,7 @@ class Headway(Policy):
 
     Params = HeadwayParams
     axes = Axes(
-        order="least-served tenant, then class with ageing, slack, arrival; short prompts beside long ones",
+        order="least-served tenant, then tier with ageing, priority, slack, arrival; short prompts beside long ones",
         sharing="all decodes, then prefill up to a controlled budget",
         reservation="this step's tokens, while the predicted peak fits",
         shortage="cheapest of partial, swap and recompute; never the first in rank; admit nobody in that step",
@@ -89,7 +89,7 @@ class Headway(Policy):
                 pass
 
     def reorders(self) -> bool:
-        """By tenant, class, slack and arrival."""
+        """By tenant, tier, priority, slack and arrival."""
         return True
 
     def plan(self, view: View) -> StepPlan:

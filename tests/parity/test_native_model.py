@@ -176,7 +176,7 @@ def test_bad_blocks_are_refused():
         (executor.swap_out, [(0, 2)]),
         (executor.swap_in, [(2, 0)]),
     ]:
-        with pytest.raises(ValueError, match="block -?[0-9]+ does not exist"):
+        with pytest.raises(ValueError, match=r"block -?[0-9]+ does not exist"):
             move(pairs)
     assert isinstance(executor.launch(Batch(0, [Lane("a", [1], 0, [9])])).outcome, ExecutorFault)
 

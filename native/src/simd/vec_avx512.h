@@ -42,9 +42,7 @@ struct Vec {
         return _mm512_mask_mov_ps(b, static_cast<__mmask16>(lanes), a);
     }
     static HW_INLINE __m256 low(F a) { return _mm512_castps512_ps256(a); }
-    static HW_INLINE __m256 high(F a) {
-        return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
-    }
+    static HW_INLINE __m256 high(F a) { return _mm512_extractf32x8_ps(a, 1); }
     static HW_INLINE float reduce_add(F a) {
         const __m256 h = _mm256_add_ps(low(a), high(a));
         __m128 r = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -61,7 +59,7 @@ struct Vec {
     static HW_INLINE I set1_int(std::int32_t x) { return _mm512_set1_epi32(x); }
     static HW_INLINE I add_int(I a, I b) { return _mm512_add_epi32(a, b); }
     static HW_INLINE std::int32_t reduce_add_int(I a) {
-        const __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+        const __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti32x8_epi32(a, 1));
         __m128i r = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
         r = _mm_add_epi32(r, _mm_shuffle_epi32(r, 0x4E));
         return _mm_cvtsi128_si32(_mm_add_epi32(r, _mm_shuffle_epi32(r, 0xB1)));

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from headway.workload import WorkItem
+from headway.workload import WorkItem, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +15,8 @@ class RunPlan:
 
     `items` gives the requests, the same at every call. `max_concurrency` holds requests back in the client, which
     counts as their waiting time. `num_warmups` requests are sent before the run and forgotten; what is sent in the
-    first `warmup_s` seconds is measured but left out of the figures. `keys` are the tenants' keys, `content` the
-    specification for the report.
+    first `warmup_s` seconds is measured but left out of the figures. `keys` are the tenants' keys and `weights` what
+    fairness promises them; `content` is the specification for the report.
     """
 
     items: Callable[[], Iterable[WorkItem]]
@@ -28,7 +29,22 @@ class RunPlan:
     max_concurrency: int | None = None
     timeout_s: float | None = None
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    weights: Mapping[str, float] = field(default_factory=dict)
     content: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, workload: Workload, **own: Any) -> RunPlan:  # noqa: ANN401  # the plan's other fields
+        """The plan of a workload; `own` are the fields that a workload does not know."""
+        return cls(
+            items=workload.items,
+            num_total=workload.num_requests,
+            duration_s=workload.duration_s,
+            is_closed_loop=workload.is_closed_loop,
+            keys=workload.keys,
+            weights=workload.weights,
+            content=workload.content,
+            **own,
+        )
 
 
 def visits(items: Iterable[WorkItem]) -> Iterator[list[WorkItem]]:

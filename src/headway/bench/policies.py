@@ -114,13 +114,7 @@ class Arena:
     async def _run(self, heat: Heat, rate: float) -> RunRecord:
         contest = self._contest
         workload = contest.load.workload(rate, heat.repeat)
-        plan = RunPlan(
-            items=workload.items,
-            label=heat.policy,
-            num_total=workload.num_requests,
-            timeout_s=contest.timeout_s,
-            content=workload.content,
-        )
+        plan = RunPlan.of(workload, label=heat.policy, timeout_s=contest.timeout_s)
         calls = IdCalls(PromptMaker(self._engine.tokenizer, salt=workload.seed))
         async with EngineTarget(self._under(heat.policy)) as target:
             runner = Runner(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from headway.bench.target import Call
+from headway.errors import BadSetting
 from headway.workload import PromptMaker, WorkItem
 
 
@@ -51,8 +52,11 @@ class WordEncoder:
         return [zlib.crc32(word.encode()) for word in text.split()]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Nothing ever asks: a word's number does not tell the word."""
-        raise NotImplementedError(f"{len(list(ids))} words cannot be read back from their numbers")
+        """Nobody can. Raises `BadSetting`: whoever asks needs the true tokenizer."""
+        raise BadSetting(
+            f"a text of {len(list(ids))} tokens cannot be cut without the target's tokenizer; name it with "
+            '--tokenizer, or send the texts as they are (prompts fit "whole")'
+        )
 
 
 def _call(item: WorkItem, prompt: str | Sequence[int]) -> Call:

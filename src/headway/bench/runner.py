@@ -93,9 +93,11 @@ class Runner:
         Raises `Broken` where one fails; a refusal is no failure.
         """
         clock = self._clock
-        patient = replace(first, cancel_tokens=None, cancel_s=None, read_tokens_s=None, retries=0, prefix=())
+        patient = replace(
+            first, cancel_tokens=None, cancel_s=None, read_tokens_s=None, retries=0, prefix=(), text_row=None
+        )
         for number in range(self._plan.num_warmups):
-            item = replace(patient, id=f"warm-up-{number}", prefix_block=0)
+            item = replace(patient, id=f"warm-up-{number}", prefix_block=0, seed=first.seed ^ (number + 1 << 40))
             client = Client(self._target, clock, start_s=clock.now(), timeout_s=self._plan.timeout_s)
             record, error = await client.send(item, self._call(item), clock.now())
             if record.outcome is Outcome.FAILED and error is not None:
@@ -140,6 +142,7 @@ class Runner:
                 self._num_held -= 1
                 self._book.num_sent += 1
                 record, error = await client.send(item, call, intended_s)
+            record = replace(record, weight=self._plan.weights.get(item.tenant, 1.0))
             self._records.append(record)
             self._book.add(record)
             self._judge(error)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headway.cli import bench_options as options
 from headway.cli import flags
 from headway.cli.output import print_json
 from headway.errors import BadSetting
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
     from headway.bench.policies import Contest, Standings
     from headway.bench.score import Score
     from headway.engine import Engine
-    from headway.report.grid import Grid
+    from headway.report import Grid
 
 _LOAD = "Workload"
 
-Policies = Annotated[str | None, typer.Option(metavar="A,B,...", help="Which policies.", show_default="all")]
 NumRequests = Annotated[int, typer.Option(help="Requests of a run.", min=1, rich_help_panel=_LOAD)]
 Repeats = Annotated[int, typer.Option(help="Rounds; the median counts.", min=1, max=1000)]
 Rates = Annotated[
@@ -39,8 +39,8 @@ WorkloadSeed = Annotated[int, typer.Option("--seed", help="Seed of the workload.
 
 
 def policies(
-    model: flags.Model = None,
     *,
+    model: options.LocalModel = None,
     only: Annotated[
         str | None, typer.Option("--policies", metavar="A,B,...", help="Which policies.", show_default="all")
     ] = None,
@@ -60,7 +60,7 @@ def policies(
             "--set", metavar="POLICY.KEY=VALUE", help="A parameter of one policy; repeatable.", show_default=False
         ),
     ] = None,
-    executor: flags.Executor | None = None,
+    executor: options.ExecutorName = None,
     threads: flags.Threads = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
@@ -81,8 +81,9 @@ def _run(given: dict[str, Any]) -> int:
     from headway.cli.bench_screen import Screen
     from headway.cli.output import notices, results
 
-    engine = build_shared_engine(given)
-    contest = _contest(given, engine)
+    names = _names(given["only"])
+    engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
+    contest = _contest(given, names, engine)
     try:
         with Screen() as screen:
             arena = Arena(
@@ -110,38 +111,21 @@ def _run(given: dict[str, Any]) -> int:
     return 0
 
 
-def build_shared_engine(given: Mapping[str, Any]) -> Engine:
-    """An engine under `vllm`, with the flags that are named like fields of `EngineConfig`."""
-    from dataclasses import fields
-
-    from headway.cli import summary
-    from headway.engine import EngineConfig, build_engine
-
-    chosen = {field.name: given[field.name] for field in fields(EngineConfig) if field.name in given}
-    chosen.pop("policy_settings", None)
-    chosen["executor"] = chosen.get("executor") or default_executor()
-    chosen["seed"] = 0
-    with summary.LoadingBar() as bar:
-        return build_engine(EngineConfig(**chosen), bar.show)
-
-
-def default_executor() -> str:
-    """The compiled executor where it is built, else the reference."""
-    from importlib.util import find_spec
-
-    from headway.executor.registry import EXECUTORS
-
-    return "native" if "native" in EXECUTORS and find_spec("headway._native") is not None else "reference"
-
-
-def _contest(given: Mapping[str, Any], engine: Engine) -> Contest:
-    from headway.bench.mixed import MixedLoad
-    from headway.bench.policies import Contest
+def _names(only: str | None) -> list[str]:
     from headway.sched import POLICIES, policy_class
 
-    names = [name.strip() for name in given["only"].split(",")] if given["only"] else sorted(POLICIES)
+    if not only:
+        return sorted(POLICIES)
+    names = [name.strip() for name in only.split(",")]
     for name in names:
         policy_class(name)
+    return list(dict.fromkeys(names))
+
+
+def _contest(given: Mapping[str, Any], names: list[str], engine: Engine) -> Contest:
+    from headway.bench.mixed import MixedLoad
+    from headway.bench.policies import Contest
+
     load = MixedLoad(
         num_requests=given["num_requests"],
         prompt_median=given["prompt_median"],
@@ -187,7 +171,7 @@ def _settings(texts: list[str] | tuple[str, ...], policies: list[str]) -> dict[s
 
 def grid(standings: Standings, factor: float) -> Grid:
     """The table at one rate, by throughput."""
-    from headway.report.grid import Grid
+    from headway.report import Grid
 
     middles = standings.middles(factor)
     num_runs = max(len(scores) for (at, _), scores in standings.scores.items() if at == factor)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.bench import make_bench
+from headway.cli.bench import bench, bench_settings
 from headway.cli.chat import chat
 from headway.cli.collect_env import collect_env
 from headway.cli.complete import complete
@@ -36,7 +36,7 @@ def make_app() -> typer.Typer:
     app.callback()(_face)
     for command in (serve, chat, complete, generate, policies, tape, collect_env):
         app.command()(command)
-    app.add_typer(make_bench())
+    app.command(add_help_option=False, context_settings=bench_settings)(bench)
     return app
 
 

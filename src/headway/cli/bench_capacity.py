@@ -1,0 +1,188 @@
+"""`headway bench capacity`: the highest rate at which enough requests meet their SLO."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import bench_options as options
+from headway.cli import flags
+from headway.cli.output import notices, print_json, results
+from headway.cli.workload_flags import Asked
+from headway.errors import BadSetting
+
+if TYPE_CHECKING:
+    from headway.bench.capacity import Attain, Capacity, Search, Trial
+    from headway.report import Grid
+    from headway.workload import Workload
+
+_PANEL = "Search"
+
+MaybeUrl = Annotated[
+    str | None, typer.Option(help="Where the server is.", show_default="none: the engine in this process")
+]
+Goal = Annotated[
+    float, typer.Option("--attainment", help="Share of requests that must meet their SLO.", rich_help_panel=_PANEL)
+]
+StartRate = Annotated[float, typer.Option(help="First rate, requests per second.", rich_help_panel=_PANEL)]
+MaxRate = Annotated[float, typer.Option(help="Highest rate to try.", rich_help_panel=_PANEL)]
+Tolerance = Annotated[float, typer.Option(help="How close to come: 0.05 is 5 %.", rich_help_panel=_PANEL)]
+Repeats = Annotated[int, typer.Option(help="Runs per rate; the median counts.", rich_help_panel=_PANEL)]
+
+
+def capacity(
+    asked: Asked,
+    *,
+    url: MaybeUrl = None,
+    goal: Goal = 0.9,
+    start_rate: StartRate = 1.0,
+    max_rate: MaxRate = 1000.0,
+    tolerance: Tolerance = 0.05,
+    repeats: Repeats = 3,
+    endpoint: options.Endpoint = "completions",
+    model: options.AnyModel = None,
+    api_key: options.ApiKey = None,
+    tokenizer: options.TokenizerOf = None,
+    ignore_eos: options.IgnoreEos = False,
+    send_priority: options.SendPriority = False,
+    send_ids: options.SendIds = False,
+    no_usage: options.NoUsage = False,
+    extra_body: options.ExtraBody = None,
+    header: options.Headers = None,
+    executor: options.ExecutorName = None,
+    threads: flags.Threads = None,
+    policy: flags.PolicyName = "vllm",
+    settings: flags.Settings = None,
+    max_num_seqs: flags.MaxNumSeqs = 256,
+    max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
+    num_blocks: flags.NumBlocks = None,
+    kv_cache_memory: flags.KvCacheMemory = None,
+    prefix_cache: flags.PrefixCache = "hashed",
+    timeout_s: options.Timeout = None,
+    warmup_s: options.WarmupS = 0.0,
+    num_warmups: options.NumWarmups = 1,
+    same_prompts: options.SamePrompts = False,
+    as_json: flags.Json = False,
+) -> int:
+    """Find the highest rate at which a share of the requests meets its SLO (--goodput, or the specification's)."""
+    given: dict[str, Any] = locals()
+    return _run(asked, given)
+
+
+def _run(asked: Asked, given: dict[str, Any]) -> int:
+    from headway.bench.capacity import Search, find_capacity
+
+    names = ("goal", "start_rate", "max_rate", "tolerance", "repeats")
+    search = Search(**{name: given[name] for name in names})
+    workload = asked.load(options.late_counter(given["tokenizer"] or given["model"]), {"rate": str(search.start_rate)})
+    _require_slo(workload)
+    attain, close = _server(asked, given) if given["url"] else _engine(asked, given)
+    try:
+        found = asyncio.run(find_capacity(attain, search, _log))
+    finally:
+        close()
+    return _report(found, search, given)
+
+
+def _require_slo(workload: Workload) -> None:
+    if workload.is_closed_loop:
+        raise BadSetting("a closed loop has no rate to search for; leave --users out")
+    if all(item.slo.is_empty and item.deadline_s is None for item in workload.items()):
+        raise BadSetting("no request has an SLO to meet; give one, such as --goodput ttft:500 --goodput tpot:50")
+
+
+def _server(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Any]:
+    from headway.cli.bench_screen import Screen
+    from headway.cli.bench_serve import measure_server
+
+    tokenizer = options.open_tokenizer(given["tokenizer"])
+    screen = Screen()
+
+    async def attain(rate: float, repeat: int) -> float:
+        workload = _at(asked, given, rate, repeat)
+        return _attainment(await measure_server(workload, tokenizer, given, screen))
+
+    return attain, lambda: None
+
+
+def _engine(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Any]:
+    from headway.cli.bench_offline import measure_engine
+    from headway.cli.bench_screen import Screen
+    from headway.engine import with_policy
+
+    engine = options.build_local(given)
+    screen = Screen()
+
+    async def attain(rate: float, repeat: int) -> float:
+        workload = _at(asked, given, rate, repeat)
+        return _attainment(await measure_engine(workload, with_policy(engine, engine.config), given, screen))
+
+    return attain, engine.core.executor.close
+
+
+def _at(asked: Asked, given: dict[str, Any], rate: float, repeat: int) -> Workload:
+    """The workload at a rate; each repeat has a seed of its own."""
+    seed = int(asked.flags.get("seed") or 0) + repeat
+    count_tokens = options.late_counter(given["tokenizer"] or given["model"])
+    return asked.load(count_tokens, {"rate": repr(rate), "seed": str(seed)})
+
+
+def _attainment(run: Any) -> float:  # noqa: ANN401  # a RunRecord; its module is imported when the command runs
+    """The share within the SLO. A run that was cancelled has none."""
+    from headway.report import measure
+
+    if not run.is_complete:
+        raise asyncio.CancelledError
+    return measure(run).total.attainment or 0.0
+
+
+def _log(trial: Trial) -> None:
+    shares = ", ".join(f"{share:.1%}" for share in trial.attainments)
+    word = "passed" if trial.passed else "failed"
+    notices().print(f"{trial.rate:9.3f} requests/s: {shares}: {word}", markup=False)
+
+
+def _report(found: Capacity, search: Search, given: dict[str, Any]) -> int:
+    if given["as_json"]:
+        trials = [asdict(trial) | {"attainment": trial.attainment} for trial in found.trials]
+        print_json(
+            {
+                "capacity": found.rate,
+                "failed_rate": found.failed_rate,
+                "attainment_goal": search.goal,
+                "repeats": search.repeats,
+                "is_complete": found.is_complete,
+                "trials": trials,
+            }
+        )
+    else:
+        results().print(_grid(found, search).to_text(), markup=False, soft_wrap=True)
+    if not found.is_complete:
+        notices().print("headway bench: the search was interrupted; this is what was measured until then")
+        return 130
+    return 0 if found.rate else 1
+
+
+def _grid(found: Capacity, search: Search) -> Grid:
+    from headway.report import Grid
+
+    failed = "none failed" if found.failed_rate is None else f"{found.failed_rate:.4g} failed"
+    return Grid(
+        title=f"Capacity at {search.goal:.0%} attainment: {found.rate:.4g} requests/s ({failed})",
+        columns=["requests/s", "attainment, %", "lowest, %", "highest, %", "passed"],
+        rows=[
+            [
+                f"{trial.rate:.4g}",
+                100 * statistics.median(trial.attainments),
+                100 * min(trial.attainments),
+                100 * max(trial.attainments),
+                "yes" if trial.passed else "no",
+            ]
+            for trial in sorted(found.trials, key=lambda trial: trial.rate)
+        ],
+        note=f"Median of {search.repeats} runs per rate, each with its own seed.",
+    )

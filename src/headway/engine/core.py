@@ -43,6 +43,7 @@ class EngineCore:
 
     def step(self) -> bool:
         """Schedule one batch, run it, book the result. False when nothing was computed."""
+        self.flush_events()  # a policy has heard of a request before it plans with it
         batch = self.scheduler.schedule(self.clock.now())
         if batch is not None:
             self._launch(batch)

@@ -85,7 +85,6 @@ class _Tape:
     def _arrive(self) -> None:
         while self._coming and self._coming[0].arrival_s <= self._clock.now():
             self._core.submit(self._coming.pop(0))
-        self._core.flush_events()  # as live: a policy has heard of a request before it plans with it
 
     def _skip_to_next_arrival(self) -> None:
         arrival_s = self._coming[0].arrival_s

@@ -57,11 +57,13 @@ def show(cell: Cell) -> str:
         return "-"
     if isinstance(cell, str):
         return cell
+    if cell == 0:
+        return "0"
     if isinstance(cell, int) or abs(cell) >= 10_000:
         return f"{cell:,.0f}"
-    if cell and abs(cell) < 1e-3:
+    if abs(cell) < 1e-3:
         return f"{cell:.2e}"
-    digits = max(0, 3 - (math.floor(math.log10(abs(cell))) if cell else 0))
+    digits = max(0, 3 - math.floor(math.log10(abs(cell))))
     return f"{cell:.{min(digits, 4)}f}"
 
 

@@ -114,8 +114,10 @@ def test_mistakes_in_toml(tmp_path, text, message):
         (".yaml", "- 1\n", "must be a table of fields, not list"),
         (
             ".json",
-            '{\n "num_requests": 2,\n "arrivals": "poisson:rate=2",\n'
-            ' "lengths": {\n  "prompt": 5,\n  "output": "normal:mean=2"}}',
+            (
+                '{\n "num_requests": 2,\n "arrivals": "poisson:rate=2",\n'
+                ' "lengths": {\n  "prompt": 5,\n  "output": "normal:mean=2"}}'
+            ),
             "w.json, line 6: lengths.output.std is missing",
         ),
         (".json", '{\n "num_requests": 2,,}', "w.json, line 2 is not JSON"),

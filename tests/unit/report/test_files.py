@@ -1,0 +1,95 @@
+"""Results in files, and comparisons."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from headway.errors import BadSetting
+from headway.report import (
+    StepSample,
+    compare_page,
+    compare_runs,
+    load_run,
+    measure,
+    result_json,
+    save_csv,
+    save_run,
+    with_details,
+)
+from tests.unit.report.runs import TIGHT, refused, request, run_of, steady_run
+
+
+@pytest.fixture
+def run():
+    requests = [request(k / 10, slo=TIGHT, tenant="ab"[k % 2], traffic_class="chat") for k in range(60)]
+    steps = [StepSample(start_s=k / 10, duration_s=0.01, num_decode=4, kv_use=0.5) for k in range(5)]
+    fields = {"target": {"model": "m"}, "server": {"preemptions": 3.0}, "steps": steps, "label": "one"}
+    return run_of([*requests, refused(6.0, slo=TIGHT)], **fields)
+
+
+def test_vllm_s_keys(run):
+    """The document has the keys that plotters of vLLM's results read, and is JSON without NaN."""
+    document = with_details(result_json(run), run)
+    json.dumps(document, allow_nan=False)
+    assert document["completed"] == 60
+    assert document["failed"] == 1
+    for name in ("ttft", "tpot", "itl", "e2el"):
+        assert {f"{part}_{name}_ms" for part in ("mean", "median", "std", "p99")} <= document.keys()
+    assert {
+        *("duration", "total_input_tokens", "total_output_tokens", "request_throughput", "request_goodput"),
+        *("output_throughput", "total_token_throughput", "max_output_tokens_per_s", "max_concurrent_requests"),
+        *("ttfts", "itls", "start_times", "errors", "input_lens", "output_lens"),
+    } <= document.keys()
+    assert document["mean_ttft_ms"] == pytest.approx(100)
+    assert document["headway"]["total"]["latency_ms"]["ttft"]["n"] == 60
+    assert document["errors"][-1] == "refused: full"
+    json.dumps(result_json(run_of([])), allow_nan=False)
+
+
+def test_a_saved_run_is_the_same_run(run, tmp_path):
+    """What was saved is loaded again, and gives the same metrics."""
+    save_run(run, tmp_path / "new" / "run.json")
+    again = load_run(tmp_path / "new" / "run.json")
+    assert again.steps == list(run.steps)
+    assert (again.label, again.target, again.server) == (run.label, run.target, run.server)
+    before, after = measure(run), measure(again)
+    assert after.total.num_requests == before.total.num_requests
+    assert after.total.latencies.itl.at(99) == pytest.approx(before.total.latencies.itl.at(99), abs=2e-6)
+    assert after.tenants.keys() == before.tenants.keys()
+    assert after.total.attainment == before.total.attainment
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"record": {"format": 9}}', '{"record": {"format": 1}}', "{"])
+def test_other_files_are_refused(tmp_path, text):
+    """A file that holds no run ends in one line."""
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(BadSetting, match=r"x\.json"):
+        load_run(path)
+
+
+def test_csv_per_request(run, tmp_path):
+    """One row per request, with derived latencies."""
+    save_csv(run, tmp_path / "run.csv")
+    with (tmp_path / "run.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 61
+    assert float(rows[0]["ttft_s"]) == pytest.approx(0.1)
+    assert (rows[0]["meets_slo"], rows[-1]["outcome"], rows[-1]["ttft_s"]) == ("True", "refused", "")
+
+
+def test_comparison_tells_difference_from_chance(run):
+    """A run twice as slow to its first token is told, and one like it is not."""
+    slow = replace(run, label="slow", requests=[request(k / 10, slo=TIGHT, ttft_s=0.3) for k in range(60)])
+    rows = {row[0]: row for row in compare_runs([run, slow]).rows}
+    assert rows["TTFT P50, ms"][1:] == [pytest.approx(100), pytest.approx(300), pytest.approx(3), "higher"]
+    assert rows["TPOT P50, ms"][-1] == "no clear difference"
+    assert "slow" in compare_page([run, slow])
+
+
+def test_comparison_with_a_run_without_answers():
+    """Nothing to compare is said, not divided by."""
+    rows = {row[0]: row for row in compare_runs([steady_run(), run_of([refused(k / 10) for k in range(20)])]).rows}
+    assert rows["TTFT P50, ms"][-1] == "nothing to compare"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.kv.host import HostTier
@@ -96,6 +96,15 @@ class Holdings:
         """Length of the sequence's block table; 0 without one."""
         table = self.tables.get(seq_id)
         return len(table.block_ids) if table else 0
+
+    def num_private(self, seq_id: str) -> int:
+        """Blocks that the sequence alone holds: what giving it up would free."""
+        return sum(self.pool.refs[block] == 1 for block in self.block_table(seq_id)) if seq_id in self.tables else 0
+
+    def num_shared(self, seq_ids: Iterable[str]) -> int:
+        """Blocks that sequences hold together, each counted once, on the device or in the host tier."""
+        lists = (self.swapped[seq_id] if seq_id in self.swapped else self.block_table(seq_id) for seq_id in seq_ids)
+        return len(set().union(*lists))
 
     def block_table(self, seq_id: str) -> list[int]:
         """The sequence's live block table: read it, never write."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence as Run
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -46,14 +45,15 @@ class Ledger:
         self.block_size = kv.block_size
         self._kv = kv
         self._tables = kv.tables
+        self._block_refs = kv.pool.refs
+        self._is_cached = kv.prefix.holds
         self._free = kv.num_free
         self._host_free = kv.num_host_free
         self._num_taken = 0
         self._taken: dict[str, int] = {}
         self._accounts: dict[str, _Account] = {}
         self._gone: set[str] = set()  # tables given back whole
-        self._swapped_out: dict[str, list[tuple[str, int]]] = {}
-        self._host_copies: Counter[tuple[str, int]] = Counter()  # who leaves together shares its common blocks' copies
+        self._swapped_out: dict[str, set[tuple[str, int]]] = {}  # copies: who leaves together shares them
         self._hits: dict[str, Hit] = {}
         self._refs: dict[int, int] = {}  # tables that will hold a block, where that differs from now
         self._writers: dict[int, int] = {}
@@ -95,17 +95,16 @@ class Ledger:
         """A second ledger that goes on from here: for a question whose answer may not be wanted."""
         other = copy(self)
         fields = vars(other)
-        for name in ("_taken", "_gone", "_swapped_out", "_host_copies", "_refs", "_writers"):
+        for name in ("_taken", "_gone", "_swapped_out", "_refs", "_writers"):
             fields[name] = fields[name].copy()
         accounts = self._accounts.items()
         fields["_accounts"] = {seq_id: replace(account, written=[*account.written]) for seq_id, account in accounts}
         return other
 
-    def num_private(self, seq: Sequence) -> int:
-        """Blocks that the sequence alone holds: what giving it back would free now."""
-        table = self._tables.get(seq.id)
-        refs = self._kv.pool.refs
-        return 0 if table is None else sum(refs[block] == 1 for block in table.block_ids)
+    @property
+    def books(self) -> Holdings:
+        """Who holds what now, before this pass."""
+        return self._kv
 
     def hit(self, seq: Sequence) -> Hit:
         """What the prefix cache holds of a sequence; looked up once per pass.
@@ -128,27 +127,29 @@ class Ledger:
         """Blocks promised by this pass, by sequence id: what `KVCache.reserve` is to be told."""
         return {seq_id: account.num_promised for seq_id, account in self._accounts.items() if account.num_promised}
 
+    def moves_blocks(self, seq: Sequence) -> bool:
+        """Whether what was taken for this sequence needs new blocks, or copies; most decodes need neither."""
+        return seq.id in self._accounts
+
     def take(self, seq: Sequence, num_tokens: int, reserve: int | None = None) -> bool:
         """Take blocks for `num_tokens` more tokens; False, and nothing is changed, when they do not fit.
 
         A sequence without a table is admitted with its hit, which is pinned from then on. With `reserve` it
         is promised room for that many tokens in all.
         """
-        if reserve is None and self._is_covered(seq, num_tokens):
-            self._taken[seq.id] = self._taken.get(seq.id, 0) + num_tokens
-            self._num_taken += num_tokens
-            return True
-        if seq.id in self._swapped_out:
-            return False
-        is_new = seq.id not in self._accounts
-        account = self._open(seq)
-        if self._grow(account, self._taken.get(seq.id, 0), num_tokens, reserve):
-            self._taken[seq.id] = self._taken.get(seq.id, 0) + num_tokens
-            self._num_taken += num_tokens
-            return True
-        if is_new and not self._has_table(seq.id):
-            self._close(seq.id)
-        return False
+        seq_id = seq.id
+        before = self._taken.get(seq_id, 0)
+        if reserve is not None or not self._is_covered(seq, before, num_tokens):
+            if seq_id in self._swapped_out:
+                return False
+            is_new = seq_id not in self._accounts
+            if not self._grow(self._open(seq), before, num_tokens, reserve):
+                if is_new and not self._has_table(seq_id):
+                    self._close(seq_id)
+                return False
+        self._taken[seq_id] = before + num_tokens
+        self._num_taken += num_tokens
+        return True
 
     def give_back(self, seq: Sequence, num_tokens: int | None = None) -> None:
         """Undo what this pass took, and free what a sequence with a table holds behind `num_tokens`; None frees all.
@@ -157,9 +158,8 @@ class Ledger:
         """
         seq_id = seq.id
         self._num_taken -= self._taken.pop(seq_id, 0)
-        for key in self._swapped_out.pop(seq_id, ()):
-            self._host_copies[key] -= 1
-            self._host_free += not self._host_copies[key]
+        if copies := self._swapped_out.pop(seq_id, None):
+            self._host_free += len(copies.difference(*self._swapped_out.values()))
         if not self._has_table(seq_id):
             if seq_id in self._accounts:
                 self._close(seq_id)
@@ -188,40 +188,29 @@ class Ledger:
     def give_back_swapped(self, *seqs: Sequence) -> bool:
         """Like `give_back`, into the host tier, where they share what they share here; all of them or, False, none."""
         leaving = [seq for seq in seqs if seq.id not in self._swapped_out]
-        num_blocks = self.num_on_device(*leaving)
+        num_blocks = self._kv.num_shared(seq.id for seq in leaving)
         if any(seq.id in self._gone for seq in leaving) or num_blocks > self._host_free:
             return False
         for seq in leaving:
             self.give_back(seq)
-            keys = [(leaving[0].id, block) for block in self._tables[seq.id].block_ids]
-            self._swapped_out[seq.id] = keys
-            self._host_copies.update(keys)
+            self._swapped_out[seq.id] = {(leaving[0].id, block) for block in self._tables[seq.id].block_ids}
         self._host_free -= num_blocks
         return True
 
-    def num_on_device(self, *seqs: Sequence) -> int:
-        """Blocks that running sequences hold together, whatever this pass decided."""
-        return len({block for seq in seqs for block in self._tables[seq.id].block_ids})
-
-    def num_swapped(self, *seqs: Sequence) -> int:
-        """Blocks that sequences hold in the host tier together."""
-        return len({block for seq in seqs for block in self._kv.swapped[seq.id]})
-
-    def _is_covered(self, seq: Sequence, num_tokens: int) -> bool:
+    def _is_covered(self, seq: Sequence, num_taken: int, num_tokens: int) -> bool:
         """Whether the tokens go into one block that the sequence holds alone, as most decodes do."""
         seq_id = seq.id
         if seq_id in self._accounts or seq_id in self._gone or (table := self._tables.get(seq_id)) is None:
             return False
-        size = self.block_size
-        start = seq.num_computed + self._taken.get(seq_id, 0)
-        position = start // size
-        if start + num_tokens > (position + 1) * size or position >= len(table.block_ids):
+        position, offset = divmod(seq.num_computed + num_taken, self.block_size)
+        if offset + num_tokens > self.block_size or position >= len(table.block_ids):
             return False
-        return self._is_sole(table.block_ids[position])
+        block = table.block_ids[position]
+        return self._block_refs[block] == 1 and not self._is_cached(block)
 
     def _is_sole(self, block: int) -> bool:
         """Whether a referenced block can never have a second holder in this pass: nobody can hit it."""
-        return block >= 0 and self._kv.pool.refs[block] == 1 and not self._kv.prefix.holds(block)
+        return block >= 0 and self._block_refs[block] == 1 and not self._is_cached(block)
 
     def _has_table(self, seq_id: str) -> bool:
         return seq_id in self._tables and seq_id not in self._gone

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
-from headway.core import Place, Preemption, PreemptMethod, Sequence, StepPlan
+from headway.core import Preemption, PreemptMethod, Sequence, StepPlan
 from headway.kv import Ledger
 from headway.sched.fill import Budget, grant
 from headway.sched.view import View
@@ -83,8 +83,7 @@ def evict_gang(view: View, plan: StepPlan, budget: Budget, gang: Gang, *, swap: 
 
 def num_needed(ledger: Ledger, gang: Gang) -> int:
     """Free blocks that a gang's return asks for: what it holds (of a prompt, the whole), and one for each."""
-    is_swapped = gang[0].place is Place.SWAPPED
-    num_held = ledger.num_swapped(*gang) if is_swapped else ledger.num_on_device(*gang)
+    num_held = ledger.books.num_shared(seq.id for seq in gang)
     if len(gang) == 1 and gang[0].num_pending > 1:
         num_held = max(num_held, ledger.blocks_for(gang[0].num_tokens))
     return num_held + len(gang)

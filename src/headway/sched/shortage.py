@@ -57,7 +57,7 @@ def _holds(view: View, seq: Sequence) -> bool:
 def _offers(view: View, seq: Sequence, prices: Prices) -> list[_Offer]:
     """What this sequence could do; blocks that it shares stay with the others and are found again."""
     ledger = view.ledger
-    held, private = ledger.num_held(seq), ledger.num_private(seq)
+    held, private = ledger.num_held(seq), ledger.books.num_private(seq.id)
     dearer = 1.0 + seq.num_preemptions
     again = max(1, seq.num_computed - (held - private) * ledger.block_size)
     offers = [_Offer(seq, PreemptMethod.RECOMPUTE, 0, dearer * again * prices.recompute_s, max(1, private))]

@@ -167,11 +167,12 @@ def test_lmdeploy_serves_the_older_first(scene, slots, budget):
 
 @given(scene=scenes(), prompts=st.integers(1, 3), budget=st.integers(1, 40))
 def test_vllm_caps_the_prompts_of_a_step(scene, prompts, budget):
-    """No step computes more prompts than the cap, and everybody is served all the same."""
+    """No step computes more prompts than the cap (a last chunk of one token may pass for a decode); all are served."""
     settings = {"max_num_partial_prefills": str(prompts), "max_num_batched_tokens": str(budget)}
     records = run_scene(scene, "vllm", settings)
     assert {name for record in records for name in record.finished} == set(ranks(scene))
-    assert all(len(prefills) <= prompts for _, prefills in with_prefills(scene, records)), picture(scene, records)
+    for record, prefills in with_prefills(scene, records):
+        assert sum(record.grants[name] > 1 for name in prefills) <= prompts, picture(scene, records)
 
 
 @pytest.mark.parametrize("policy", ["vllm", "vllm_v0", "sarathi", "sarathi_serve", "splitfuse", "lmdeploy"])

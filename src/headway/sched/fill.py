@@ -103,23 +103,24 @@ def youngest(candidates: list[Sequence]) -> Sequence:
     return candidates[-1]
 
 
-def fill_running(
-    view: View, plan: StepPlan, budget: Budget, *, chunk: Callable[[Sequence], int], victim: Victim = youngest
-) -> None:
+def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, victim: Victim = youngest) -> None:
     """Grant running sequences in order; where memory is short, preempt (recompute) until it suffices.
 
-    `chunk` caps a sequence's tokens. A sequence that must give way itself ends the pass. As vLLM V1,
+    `cap` bounds a sequence's tokens, 0 does not. A sequence that must give way itself ends the pass. As vLLM V1,
     ALGORITHMS §4 steps 1-3: a sequence with nothing to compute is passed over, not waited for.
     """
+    take = view.ledger.take
     left = [seq for seq in view.running if not seq.num_in_flight]
     at = 0
     while at < len(left) and budget.num_tokens > 0:
         seq = left[at]
-        wanted = min(chunk(seq), budget.num_tokens)
+        wanted = len(seq.token_ids) - seq.num_computed
+        if wanted > 1:
+            wanted = min(wanted, cap or NO_LIMIT, budget.num_tokens)
         if wanted <= 0:
             at += 1
             continue
-        while not view.ledger.take(seq, wanted):
+        while not take(seq, wanted):
             loser = victim(left)
             position = left.index(loser)
             del left[position]
@@ -142,12 +143,13 @@ def admit(
     *,
     chunk: Callable[[Sequence, int], int],
     reserve: Callable[[Sequence], int | None] = lambda _: None,
+    fits: Callable[[Sequence], bool] = lambda _: True,
     watermark_blocks: int = 0,
 ) -> None:
     """Admit waiting sequences in order, stopping at the first that does not fit (no overtaking).
 
     `chunk(seq, budget)` says how many tokens to compute now, 0 to pass it over; `reserve` the tokens of memory
-    promised at admission (None: as it grows). `watermark_blocks` stay free.
+    promised at admission (None: as it grows); `fits` may refuse for a reason of its own. `watermark_blocks` stay free.
     """
     for seq in queue:
         if budget.num_tokens <= 0 or budget.num_seqs < seq.num_branches:
@@ -155,7 +157,7 @@ def admit(
         wanted = chunk(seq, budget.num_tokens)
         if wanted <= 0:
             continue
-        if not view.ledger.take(seq, wanted, reserve(seq)):
+        if not fits(seq) or not view.ledger.take(seq, wanted, reserve(seq)):
             return
         if view.ledger.num_free < watermark_blocks:
             view.ledger.give_back(seq)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.core import Sequence, StepPlan
-from headway.sched.fill import Budget, admit, capped, fill_running, youngest
+from headway.errors import BadSetting
+from headway.sched.fill import NO_LIMIT, Budget, admit, capped, fill_running, youngest
 from headway.sched.params import at_least, between, param
 from headway.sched.policy import Axes, PlanLimits, Policy
+from headway.sched.promises import possible, too_long, too_many
 from headway.sched.view import View
 
 
@@ -26,8 +29,13 @@ class VllmParams:
     max_num_batched_tokens: int = param(2048, "token budget of a step")
     max_num_seqs: int = param(256, "most sequences running at once")
     long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
+    max_num_partial_prefills: int = param(0, "most prompts computed in a step; 0 = no cap")
+    max_long_partial_prefills: int = param(
+        0, "of these, most longer than long_prefill_token_threshold: shorter ones pass the others; 0 = no cap"
+    )
     chunked: bool = param(True, "cut prompts to the budget; without it a prompt waits for a step that holds it whole")
     order: Order = param(Order.FCFS, "fcfs, or priority: lower request priority first, and it preempts the higher")
+    whole_sequence: bool = param(False, "admit only where all known tokens fit, not just this step's (vLLM 0.19 on)")
     watermark: float = param(0.0, "share of all blocks kept free at admission")
 
     def __post_init__(self) -> None:
@@ -35,6 +43,18 @@ class VllmParams:
         at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)
         at_least("max_num_seqs", self.max_num_seqs, 1)
         at_least("long_prefill_token_threshold", self.long_prefill_token_threshold, 0)
+        at_least("max_num_partial_prefills", self.max_num_partial_prefills, 0)
+        at_least("max_long_partial_prefills", self.max_long_partial_prefills, 0)
+        if self.max_long_partial_prefills and not self.long_prefill_token_threshold:
+            raise BadSetting(
+                f"max_long_partial_prefills is {self.max_long_partial_prefills}, but no prompt counts as long: "
+                "set long_prefill_token_threshold, too"
+            )
+        if 0 < self.max_num_partial_prefills < self.max_long_partial_prefills:
+            raise BadSetting(
+                f"max_long_partial_prefills is {self.max_long_partial_prefills}, above max_num_partial_prefills "
+                f"({self.max_num_partial_prefills}), which counts long prompts, too; lower it, or raise the other"
+            )
         between("watermark", self.watermark, 0.0, 0.9)
 
 
@@ -77,7 +97,7 @@ class Vllm(Policy):
             view,
             plan,
             budget,
-            chunk=lambda seq: capped(seq.num_pending, params.long_prefill_token_threshold),
+            cap=params.long_prefill_token_threshold,
             victim=_least_urgent if by_priority else youngest,
         )
         if not plan.preemptions:
@@ -86,11 +106,45 @@ class Vllm(Policy):
                 view,
                 plan,
                 budget,
-                queue,
+                self._let_in(view, plan, queue),
                 chunk=lambda seq, left: self._chunk(view, seq, left),
+                fits=lambda seq: not params.whole_sequence or _fits_whole(view, seq),
                 watermark_blocks=int(params.watermark * view.ledger.num_blocks),
             )
         return plan
+
+    def _let_in(self, view: View, plan: StepPlan, queue: Iterable[Sequence]) -> Iterator[Sequence]:
+        """The queue without what can never run, as far as the caps on prompts under way allow.
+
+        The last token of a prompt that is computed again passes for a decode: sizes alone tell no difference.
+        """
+        params = self._params
+        queue = possible(plan, queue, lambda seq: self._obstacle(view, seq))
+        if not params.max_num_partial_prefills and not params.max_long_partial_prefills:
+            yield from queue
+            return
+        underway = [seq.num_tokens for seq in view.running if not seq.is_decoding]
+        for seq in queue:
+            if len(underway) >= (params.max_num_partial_prefills or NO_LIMIT):
+                return
+            num_long = sum(size > params.long_prefill_token_threshold for size in [*underway, seq.num_tokens])
+            is_long = seq.num_tokens > params.long_prefill_token_threshold
+            if is_long and num_long > (params.max_long_partial_prefills or NO_LIMIT):
+                continue
+            yield seq
+            if view.ledger.taken(seq):
+                underway.append(seq.num_tokens)
+
+    def _obstacle(self, view: View, seq: Sequence) -> str | None:
+        """Why a request can never be admitted, if so."""
+        params = self._params
+        if not params.chunked and view.ledger.num_pending(seq) > params.max_num_batched_tokens:
+            return (
+                f"{seq.request.id} has {seq.num_tokens} tokens to prefill at once, but max_num_batched_tokens is "
+                f"{params.max_num_batched_tokens}: shorten it, raise that, or set chunked=true"
+            )
+        num_spare = int(params.watermark * view.ledger.num_blocks)
+        return too_long(view, seq, num_spare) or too_many(seq, params.max_num_seqs, "max_num_seqs")
 
     def _chunk(self, view: View, seq: Sequence, left: int) -> int:
         """Tokens of a new prompt in this step; 0 passes over a prompt that must not be cut and does not fit."""
@@ -100,9 +154,15 @@ class Vllm(Policy):
         return min(wanted, left)
 
 
-def _urgency(seq: Sequence) -> tuple[int, float]:
-    return seq.request.priority, seq.request.arrival_s
+def _fits_whole(view: View, seq: Sequence) -> bool:
+    is_room = view.ledger.take(seq, view.ledger.num_pending(seq))
+    view.ledger.give_back(seq)
+    return is_room
+
+
+def _urgency(seq: Sequence) -> tuple[int, int, int]:
+    return seq.request.priority, seq.rank, seq.choice
 
 
 def _least_urgent(candidates: list[Sequence]) -> Sequence:
-    return max(enumerate(candidates), key=lambda entry: (*_urgency(entry[1]), entry[0]))[1]
+    return max(candidates, key=_urgency)

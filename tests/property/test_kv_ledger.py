@@ -17,6 +17,7 @@ from headway.core import Request, SamplingParams, Sequence
 from headway.kv import HashedPrefixCache, KVCache, Ledger, NoPrefixCache, RadixPrefixCache
 
 SIZE = 2
+COMMON = [0, 1, 1, 0, 0, 1, 0, 1]
 PREFIXES = {"none": NoPrefixCache, "hashed": lambda: HashedPrefixCache(SIZE), "radix": lambda: RadixPrefixCache(SIZE)}
 MOVES = {"take": 8, "reserve": 1, "give_back": 2, "keep": 2, "swap": 2, "try": 1}
 
@@ -100,7 +101,7 @@ class World:
     def arrive(self):
         """Most prompts begin alike; some have another salt, some want log probabilities of the prompt."""
         chance = self.chance
-        prompt = [0, 1, 1, 0, 0, 1, 0, 1][: chance.randrange(9)] + [chance.randrange(2)]
+        prompt = [*COMMON[: chance.randrange(9)], chance.randrange(2)]
         params = SamplingParams(prompt_logprobs=chance.choice([None] * 5 + [1]))
         salt = chance.choice(["", "", "", "", "other"])
         self.add(request=Request(id="r", prompt_ids=tuple(prompt), max_output=99, cache_salt=salt, params=params))
@@ -209,7 +210,7 @@ class World:
         bolder = copy.deepcopy(plan)
         getattr(bolder, group).add(name)
         wish = Wish(ledger, name, num, -(-(reserve or 0) // SIZE))
-        with pytest.raises(AssertionError, match="blocks wanted|promised"):
+        with pytest.raises(AssertionError, match=r"blocks wanted|promised"):
             bolder.carry_out(copy.deepcopy(self.kv), wish, self.seqs, self.chance)
 
     def commit(self, ledger, plan):

@@ -20,9 +20,8 @@ class KVCache(Holdings):
     def admit(self, seq_id: str, hit: Hit) -> None:
         """Open a table that starts with the blocks of `hit`, pinned from now on."""
         assert not self.holds(seq_id), f"{seq_id} has blocks already"
-        refs = self.pool.refs
-        assert all(refs[block] or self.prefix.holds(block) for block in hit.block_ids), f"{seq_id}: the hit is stale"
-        self.prefix.use([block for block in hit.block_ids if not refs[block]])
+        assert all(map(self.prefix.holds, hit.block_ids)), f"{seq_id}: the hit is stale"
+        self.prefix.use([block for block in hit.block_ids if not self.pool.refs[block]])
         self.pool.ref(hit.block_ids)
         self.tables[seq_id] = Table(list(hit.block_ids), Trail(len(hit.block_ids)))
         self.stats.num_admitted += 1

@@ -173,7 +173,7 @@ class RadixPrefixCache:
         return root
 
     def _walk(self, node: _Node, tokens: Sequence[int], first: int, stop: int) -> tuple[_Node, list[int]]:
-        """Follow blocks [first, stop) of `tokens` from within `node`. Returns where that ends, and the blocks passed."""
+        """Follow blocks [first, stop) of `tokens` from within `node`. Returns where that ends, and the way."""
         found = []
         for position in range(first, stop):
             key = self._key(tokens, position)

@@ -1,0 +1,161 @@
+"""RadixPrefixCache: the shape of the tree and the order of eviction (ALGORITHMS §9)."""
+
+import pytest
+
+from headway.kv import Hit, RadixPrefixCache
+from headway.kv.prefix import Trail
+
+
+def shape(cache, salt=""):
+    """The tree as nested pairs of (tokens of a node, its children)."""
+
+    def below(node):
+        return sorted(
+            ([token for key in child.keys for token in key], below(child)) for child in node.children.values()
+        )
+
+    root = cache._roots.get(salt)
+    return below(root) if root else []
+
+
+def run(cache, tokens, fresh):
+    """One request: hit all but the last token, insert with fresh blocks for the rest. Returns its table."""
+    hit = cache.match(tokens[:-1], "")
+    idle = [block for block in hit.block_ids if block in cache._idle_since]
+    cache.use(idle)
+    return cache.insert(tokens, [*hit.block_ids, *fresh], "")
+
+
+@pytest.fixture
+def grown():
+    """ALGORITHMS §9 example (a), one token per block: three requests come, compute and end, in turn."""
+    cache = RadixPrefixCache(1)
+    cache.idle(run(cache, [1, 2, 3, 4, 5, 6], [101, 102, 103, 104, 105, 106])[::-1])  # 7 has no KV
+    assert cache.match([1, 2, 3, 8, 9], "").num_tokens == 3
+    cache.idle(run(cache, [1, 2, 3, 8, 9], [108, 109])[::-1])
+    assert shape(cache) == [([1, 2, 3], [([4, 5, 6], []), ([8, 9], [])])]
+    assert cache.match([1, 2, 3, 4, 5, 6, 7], "").num_tokens == 6
+    cache.idle(run(cache, [1, 2, 3, 4, 5, 6, 7, 11], [107, 111])[::-1])
+    return cache
+
+
+def test_paths_split_where_they_part(grown):
+    """Node [7 11] hangs under [4 5 6], beside nothing; [8 9] is the other leaf."""
+    assert shape(grown) == [([1, 2, 3], [([4, 5, 6], [([7, 11], [])]), ([8, 9], [])])]
+    grown.check()
+
+
+def test_leaves_go_before_what_they_hang_on(grown):
+    """First the older leaf [8 9], then [7 11], each from its end; then [4 5 6], which has become a leaf."""
+    assert grown.evict(4) == [109, 108, 111, 107]
+    assert shape(grown) == [([1, 2, 3], [([4, 5, 6], [])])]
+    assert grown.evict(3) == [106, 105, 104]
+    assert grown.evict(9) == [103, 102, 101]
+    assert shape(grown) == []
+    grown.check()
+
+
+def test_eviction_stops_at_the_number_asked(grown):
+    """A leaf may lose its end alone; what is left is found."""
+    assert grown.evict(3) == [109, 108, 111]
+    assert grown.match([1, 2, 3, 4, 5, 6, 7, 11], "") == Hit(7, (101, 102, 103, 104, 105, 106, 107))
+    grown.check()
+
+
+def test_a_used_leaf_protects_its_path(grown):
+    """While somebody uses [8 9], nothing above it goes; the other branch does."""
+    grown.use([101, 102, 103, 108, 109])
+    assert grown.evict(99) == [111, 107, 106, 105, 104]
+    assert shape(grown) == [([1, 2, 3], [([8, 9], [])])]
+    assert grown.num_idle == 0
+
+
+def test_an_equal_prefix_is_stored_once():
+    """Whoever computed the same blocks side by side is told to change to those already there."""
+    cache = RadixPrefixCache(2)
+    assert cache.insert([1, 2, 3, 4], [0, 1], "") == [0, 1]
+    assert cache.insert([1, 2, 3, 4, 5, 6], [7, 8, 9], "") == [0, 1, 9]
+    assert not cache.holds(7)
+    assert shape(cache) == [([1, 2, 3, 4], [([5, 6], [])])]
+
+
+def test_a_growing_sequence_is_one_node():
+    """The sequence that made a leaf extends it; others get a child, and then the maker goes on in one of its own."""
+    cache = RadixPrefixCache(1)
+    mine, other = Trail(), Trail()
+    cache.insert([1, 2, 3, 4, 5], [1, 2], "", mine)
+    cache.insert([1, 2, 3, 4, 5], [1, 2, 3], "", mine)
+    assert shape(cache) == [([1, 2, 3], [])]
+    cache.insert([1, 2, 3, 9], [1, 2, 3, 9], "", other)
+    assert shape(cache) == [([1, 2, 3], [([9], [])])]
+    cache.insert([1, 2, 3, 4, 5], [1, 2, 3, 4], "", mine)
+    cache.insert([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], "", mine)
+    assert shape(cache) == [([1, 2, 3], [([4, 5], []), ([9], [])])]
+    cache.check()
+
+
+def test_forgetting_a_block_takes_what_hangs_on_it(grown):
+    """All below an overwritten block is idle and goes, leaves first; the rest stays."""
+    grown.use([101, 102, 103, 104])
+    assert grown.forget(104) == [111, 107, 106, 105]
+    assert shape(grown) == [([1, 2, 3], [([8, 9], [])])]
+    assert grown.num_idle == 2
+    grown.check()
+
+
+def test_an_empty_tree_is_dropped():
+    """Salts come and go without a trace: one per user must not add up."""
+    cache = RadixPrefixCache(1)
+    for number in range(100):
+        cache.insert([1], [number], f"user {number}")
+        cache.idle([number])
+    cache.evict(99)
+    assert list(cache._roots) == ["user 99"]
+    assert cache.insert([1], [], "nobody") == []
+    assert list(cache._roots) == ["user 99"]
+
+
+def test_the_queue_of_candidates_stays_short():
+    """A prefix used over and over leaves no trail of stale entries behind."""
+    cache = RadixPrefixCache(1)
+    cache.insert([1, 2], [1, 2], "")
+    for _ in range(10_000):
+        cache.idle([2, 1])
+        cache.use([1, 2])
+    cache.idle([2, 1])
+    assert len(cache._heap) < 100
+    assert cache.evict(2) == [2, 1]
+
+
+def test_a_very_long_chain_needs_no_recursion():
+    """Ten thousand nodes below each other are walked, checked and cut."""
+    cache = RadixPrefixCache(1)
+    tokens = list(range(10_000))
+    for stop in range(100, 10_001, 100):
+        cache.insert(tokens, tokens[:stop], "")
+    cache.check()
+    cache.idle(tokens[:0:-1])
+    assert cache.forget(0) == tokens[:0:-1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda cache: cache._nodes.pop(109), "index of blocks"),
+        (lambda cache: cache._heap.clear(), "would never be evicted"),
+        (lambda cache: cache._idle_since.update({55: 0}), "an idle block lies in no tree"),
+        (lambda cache: cache._idle_since.pop(105), "idle block stands before a used one"),
+        (lambda cache: cache._idle_since.pop(107) and cache._idle_since.pop(111), "idle before a used block"),
+        (lambda cache: cache._nodes[109].keys.pop(), "1 keys"),
+        (lambda cache: cache._nodes[109].block_ids.__setitem__(0, 101), "two nodes"),
+        (lambda cache: setattr(cache._nodes[109], "start", 4), "starts at 4, not 3"),
+        (lambda cache: setattr(cache._nodes[109], "parent", None), "wrong parent"),
+        (lambda cache: cache._roots.update({"x": cache._root("")}), "the root of 'x' is for ''"),
+        (lambda cache: cache._root("x"), "the tree of 'x' is empty"),
+    ],
+)
+def test_check_names_the_equation_that_fails(grown, damage, message):
+    """Damaged books are found."""
+    damage(grown)
+    with pytest.raises(AssertionError, match=message):
+        grown.check()

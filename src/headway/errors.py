@@ -3,7 +3,9 @@
     HeadwayError
     ├── InvalidRequest          the request is at fault          (HTTP 400)
     │   ├── PromptTooLong       prompt + output do not fit the context
-    │   └── UnknownModel        no such model here               (HTTP 404)
+    │   ├── UnknownModel        no such model here               (HTTP 404)
+    │   └── Forbidden           not for this caller              (HTTP 403)
+    ├── TooMany                 the caller's own limit is used up (HTTP 429)
     ├── Overloaded              refused at the door; try later   (HTTP 503)
     ├── BadModelFile            a weights or tokenizer file cannot be used
     ├── BadSetting              a flag, parameter or config value is out of range
@@ -46,6 +48,18 @@ class UnknownModel(InvalidRequest):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"model {name!r} is not served here; available: {', '.join(known)}", param="model")
         self.name, self.known = name, known
+
+
+class Forbidden(InvalidRequest):
+    """The caller is known, but may not do this."""
+
+
+class TooMany(HeadwayError):
+    """A limit of the caller itself is used up: `limit` names it. In `retry_after_s` seconds it will not be."""
+
+    def __init__(self, message: str, *, retry_after_s: float, limit: str) -> None:
+        super().__init__(f"{message}; try again in {retry_after_s:.3g} s")
+        self.retry_after_s, self.limit = retry_after_s, limit
 
 
 class Overloaded(HeadwayError):

@@ -101,6 +101,7 @@ class FakeEngine:
         self.ends_with_text = True
         self.is_ready = self.is_alive = True
         self.honours_priority = False
+        self.honours_tier = True
         self.submitted, self.streams, self.ended = [], {}, []
         self.listeners = []
         self.calls = []

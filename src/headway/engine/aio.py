@@ -123,6 +123,11 @@ class AsyncLLM:
         return self.engine.core.scheduler.policy.honours_priority
 
     @property
+    def honours_tier(self) -> bool:
+        """Whether the policy tells service tiers apart."""
+        return self.engine.core.scheduler.policy.honours_tier
+
+    @property
     def max_model_len(self) -> int:
         """Most tokens, prompt + output, of one sequence."""
         return self.engine.limits.max_model_len

@@ -47,6 +47,7 @@ class Policy:
     axes: ClassVar[Axes]
     source: ClassVar[str]
     honours_priority: ClassVar[bool] = False
+    honours_tier: ClassVar[bool] = False
 
     def limits(self) -> PlanLimits:
         """What its plans keep to; every plan is checked against it."""

@@ -16,20 +16,24 @@ from starlette.responses import Response
 import headway
 from headway.errors import HeadwayError
 from headway.obs import EngineMetrics, TrafficLog
+from headway.server.access import Access
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
-from headway.server.middleware import ApiKeys, Envelope
+from headway.server.middleware import Envelope
 from headway.server.port import ServedEngine
 from headway.server.routes import all_routes
 from headway.server.served import Served
+from headway.tenancy import House
 
 
-def create_app(engine: ServedEngine, config: ServerConfig) -> FastAPI:
+def create_app(engine: ServedEngine, config: ServerConfig, house: House | None = None) -> FastAPI:
     """An ASGI application that serves `engine`. It neither starts nor closes the engine: see `serve`.
 
-    Registers a listener for metrics, so make one application per engine.
+    Registers listeners, so make one application per engine. `house` is who may come in; without one it is opened from
+    the config's tenants file. Raises `BadSetting` for a file that cannot be used.
     """
-    served = Served(engine, config)
+    house = house or House.open(config.tenants)
+    served = Served(engine, config, house)
     metrics = EngineMetrics(served.model_names[0], engine.stats)
     engine.add_listener(metrics.on_events)
 
@@ -44,7 +48,7 @@ def create_app(engine: ServedEngine, config: ServerConfig) -> FastAPI:
         title="Headway",
         version=headway.__version__,
         redirect_slashes=False,
-        middleware=_middleware(config),
+        middleware=_middleware(config, house),
         lifespan=lifespan,
     )
     app.add_exception_handler(HeadwayError, _answer)
@@ -54,7 +58,7 @@ def create_app(engine: ServedEngine, config: ServerConfig) -> FastAPI:
     return app
 
 
-def _middleware(config: ServerConfig) -> list[Middleware]:
+def _middleware(config: ServerConfig, house: House) -> list[Middleware]:
     around = [Middleware(Envelope, root_path=config.root_path, logs_access=config.access_log)]
     if config.allowed_origins:
         around.append(
@@ -66,8 +70,7 @@ def _middleware(config: ServerConfig) -> list[Middleware]:
                 expose_headers=["X-Request-Id", "Retry-After"],
             )
         )
-    if config.api_keys:
-        around.append(Middleware(ApiKeys, keys=config.api_keys, root_path=config.root_path))
+    around.append(Middleware(Access, house=house, config=config))
     return around
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from headway.errors import BadSetting
+
+METRICS_ACCESS = ("open", "key", "admin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,12 +18,16 @@ class ServerConfig:
     `served_model_names` empty means the engine's own name. Seconds: `keep_alive_s` between SSE comments on an idle
     stream (0: none), `stall_timeout_s` until a client that reads nothing is given up, `shutdown_timeout_s` for running
     requests to end after a signal, `log_interval_s` between lines about traffic (0: none). `/ready` turns 503 when
-    `saturation` requests wait (0: never).
+    `saturation` requests wait (0: never). `tenants` is a file that names who may come in; then `/metrics` shows what
+    each of them does, and `metrics_access` is `admin` unless set: `open`, `key` (any) or `admin`.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     api_keys: tuple[str, ...] = ()
+    admin_keys: tuple[str, ...] = ()
+    tenants: Path | None = None
+    metrics_access: str | None = None
     served_model_names: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     root_path: str = ""
@@ -40,8 +47,7 @@ class ServerConfig:
             raise BadSetting(f"the largest body is set to {self.max_body_bytes} bytes; it must be at least 1024")
         if self.saturation < 0:
             raise BadSetting(f"saturation is {self.saturation} requests; it must be 0 (never) or more")
-        if any(not key.strip() for key in self.api_keys):
-            raise BadSetting("an --api-key is empty; leave the flag out to serve without keys")
+        self._check_access()
         if any(not name for name in self.served_model_names):
             raise BadSetting("a --served-model-name is empty; leave the flag out to use the model's own name")
         if self.root_path and not self.root_path.startswith("/"):
@@ -50,3 +56,17 @@ class ServerConfig:
             seconds = getattr(self, name)
             if not math.isfinite(seconds) or seconds < 0:
                 raise BadSetting(f"{name} is {seconds}; it must be a finite number of seconds, 0 or more")
+
+    def _check_access(self) -> None:
+        if any(not key.strip() for key in self.api_keys):
+            raise BadSetting("an --api-key is empty; leave the flag out to serve without keys")
+        if any(not key.strip() for key in self.admin_keys):
+            raise BadSetting("an --admin-api-key is empty; leave the flag out to manage from loopback only")
+        if self.api_keys and self.tenants is not None:
+            raise BadSetting(
+                "--api-key (or HEADWAY_API_KEY) and --tenants both say who may come in; keep the keys in that file"
+            )
+        if self.metrics_access not in (None, *METRICS_ACCESS):
+            raise BadSetting(
+                f"--metrics-access is {self.metrics_access!r}; it must be one of {', '.join(METRICS_ACCESS)}"
+            )

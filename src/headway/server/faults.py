@@ -13,11 +13,13 @@ from starlette.responses import Response
 
 from headway.errors import (
     ExecutorFault,
+    Forbidden,
     HeadwayError,
     InvalidRequest,
     Overloaded,
     PolicyFault,
     PromptTooLong,
+    TooMany,
     UnknownModel,
 )
 from headway.server.linger import LingeringResponse
@@ -82,6 +84,8 @@ def fault_of(error: Exception) -> Fault:
     match error:
         case InvalidRequest():
             return _bad_request(error)
+        case TooMany():
+            return too_many(error)
         case Overloaded():
             return refusal(str(error), error.retry_after_s, code="overloaded")
         case ExecutorFault() | PolicyFault():
@@ -100,8 +104,18 @@ def report(error: Exception, fault: Fault) -> None:
 
 def refusal(message: str, retry_after_s: float, *, code: str) -> Fault:
     """503 with `Retry-After` in whole seconds, at least 1."""
-    retry_after = {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
-    return Fault(status=503, message=message, kind="service_unavailable", code=code, headers=retry_after)
+    headers = _retry_after(retry_after_s)
+    return Fault(status=503, message=message, kind="service_unavailable", code=code, headers=headers)
+
+
+def too_many(error: TooMany) -> Fault:
+    """429 for a caller's own limit, with the `Retry-After` of that limit."""
+    kind, headers = "rate_limit_error", _retry_after(error.retry_after_s)
+    return Fault(status=429, message=str(error), kind=kind, code=f"rate_limit_{error.limit}", headers=headers)
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
 def _bad_request(error: InvalidRequest) -> Fault:
@@ -117,6 +131,7 @@ _MISTAKES: dict[type[InvalidRequest], tuple[int, str | None, dict[str, str]]] = 
     PromptTooLong: (400, "context_length_exceeded", {}),
     TextTooLong: (400, "context_length_exceeded", {}),
     UnknownModel: (404, "model_not_found", {}),
+    Forbidden: (403, "forbidden", {}),
     Unauthorized: (401, "invalid_api_key", {"WWW-Authenticate": "Bearer"}),
     # The rest of the body is not wanted: with the connection open it would have to be read.
     BodyTooLarge: (413, "request_too_large", {"Connection": "close"}),

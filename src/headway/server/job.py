@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from headway.core import FinishReason, Logprobs
+from headway.core import FinishReason, Logprobs, SamplingParams, Tier
+from headway.engine.door import ExtraWords
 from headway.engine.outputs import Delta, Usage
 from headway.errors import ExecutorFault
-from headway.server.params import Terms
 from headway.server.port import ServedEngine, ServedStream
 
 _BACKLOG = 64  # deltas that wait for a slow reader before the engine's own streams have to merge them
@@ -42,8 +42,9 @@ class Collected:
 class Job:
     """Streams of one HTTP request. Choice `c` of prompt `p` has index `p * n + c`, as in OpenAI's API."""
 
-    def __init__(self, streams: Sequence[ServedStream], n: int) -> None:
+    def __init__(self, streams: Sequence[ServedStream], n: int, tier: Tier = Tier.DEFAULT) -> None:
         self._streams, self._n = streams, n
+        self.tier = tier
 
     @property
     def num_choices(self) -> int:
@@ -114,22 +115,25 @@ class Job:
             await asyncio.gather(*readers, return_exceptions=True)
 
 
-def submit_all(engine: ServedEngine, prompts: Sequence[Sequence[int]], terms: Terms, request_id: str) -> Job:
-    """Submit every prompt or none: when one is refused, those before it are aborted and the refusal is raised.
+def request_names(request_id: str, num_prompts: int) -> list[str]:
+    """The engine's name for each prompt of a call; `request_id` must be unique."""
+    return [request_id] if num_prompts == 1 else [f"{request_id}-{place}" for place in range(num_prompts)]
 
-    `request_id` must be unique; several prompts get a number each.
-    """
+
+def submit_all(
+    engine: ServedEngine,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    names: Sequence[str],
+    extras: ExtraWords,
+) -> Job:
+    """Submit every prompt or none: when one is refused, those before it are aborted and the refusal is raised."""
     streams: list[ServedStream] = []
     try:
-        for place, prompt_ids in enumerate(prompts):
-            name = request_id if len(prompts) == 1 else f"{request_id}-{place}"
-            streams.append(
-                engine.submit(
-                    prompt_ids, terms.params, request_id=name, priority=terms.priority, cache_salt=terms.cache_salt
-                )
-            )
+        for name, prompt_ids in zip(names, prompts, strict=True):
+            streams.append(engine.submit(prompt_ids, params, request_id=name, **extras))
     except BaseException:
         for stream in streams:
             stream.abort()
         raise
-    return Job(streams, terms.params.n)
+    return Job(streams, params.n, extras.get("tier", Tier.DEFAULT))

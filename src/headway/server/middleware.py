@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
 import time
-from collections.abc import Sequence
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.server.faults import Unauthorized, fault_of, report
+from headway.server.faults import fault_of, report
 from headway.server.request_id import HEADER, name_request, request_id
 
 access = logging.getLogger("headway.access")
-
-OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
 
 
 class Envelope:
@@ -57,33 +52,3 @@ class Envelope:
             took_s = time.monotonic() - began
             access.info("%s %s %d %.3f s %s", scope["method"], scope["path"], status, took_s, request_id(scope))
         return None
-
-
-class ApiKeys:
-    """Lets in those who show one of the keys, and everybody to health, readiness and metrics."""
-
-    def __init__(self, app: ASGIApp, *, keys: Sequence[str], root_path: str) -> None:
-        self._app, self._root_path = app, root_path.rstrip("/")
-        self._digests = [_digest(key.encode()) for key in keys]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401."""
-        if scope["type"] != "http" or self._is_open(scope["path"]) or self._knows(scope):
-            return await self._app(scope, receive, send)
-        fault = fault_of(Unauthorized("no valid API key; send one as 'Authorization: Bearer KEY'"))
-        return await fault.response()(scope, receive, send)
-
-    def _is_open(self, path: str) -> bool:
-        return path in OPEN_PATHS or path.removeprefix(self._root_path) in OPEN_PATHS
-
-    def _knows(self, scope: Scope) -> bool:
-        shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, key = shown.partition(b" ")
-        digest = _digest(key.strip())
-        # Every key is compared, each in constant time: how long it takes tells nothing about any of them.
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return scheme.lower() == b"bearer" and any(matches)
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()

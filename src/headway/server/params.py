@@ -16,6 +16,7 @@ MAX_BAD_WORDS = 256
 MAX_PRIORITY = 2**31 - 1
 MAX_SALT_CHARS = 1024
 DEFAULT_MAX_TOKENS = 16
+SERVICE_TIERS = ("auto", "default", "flex", "priority")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,10 @@ class Terms:
     """What a client said about a request as a whole, the same for each of its prompts."""
 
     params: SamplingParams
+    model: str | None = None
     priority: int = 0
     cache_salt: str = ""
+    service_tier: str | None = None
 
 
 def completion_terms(body: CompletionRequest) -> Terms:
@@ -82,7 +85,18 @@ def _terms(body: Generate, params: SamplingParams) -> Terms:
         raise InvalidRequest(
             f"cache_salt has {len(cache_salt)} characters; at most {MAX_SALT_CHARS}", param="cache_salt"
         )
-    return Terms(params=params, priority=priority, cache_salt=cache_salt)
+    if body.service_tier not in (None, *SERVICE_TIERS):
+        raise InvalidRequest(
+            f"service_tier is {body.service_tier[:80]!r}; it must be one of {', '.join(SERVICE_TIERS)}",
+            param="service_tier",
+        )
+    return Terms(
+        params=params,
+        model=body.model,
+        priority=priority,
+        cache_salt=cache_salt,
+        service_tier=body.service_tier,
+    )
 
 
 def _common(body: Generate) -> dict[str, Any]:

@@ -57,6 +57,9 @@ class ServedEngine(Protocol):
     def honours_priority(self) -> bool: ...
 
     @property
+    def honours_tier(self) -> bool: ...
+
+    @property
     def is_ready(self) -> bool: ...
 
     @property

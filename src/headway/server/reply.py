@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec import UNSET, UnsetType
 
+from headway.core import Tier
 from headway.engine.outputs import Delta
 from headway.engine.outputs import Usage as Counts
 from headway.server.job import Collected
@@ -33,6 +34,11 @@ def usage_mode(body: Generate) -> UsageMode:
     return UsageMode.ALWAYS if options.continuous_usage_stats else UsageMode.AT_END
 
 
+def tier_shown(body: Generate, tier: Tier) -> str | UnsetType:
+    """The tier that served the request, where it named one."""
+    return UNSET if body.service_tier is None else tier.name.lower()
+
+
 @dataclass(slots=True, kw_only=True)
 class Head:
     """Members that every document about one request repeats, and the running count of its tokens."""
@@ -41,6 +47,7 @@ class Head:
     model: str
     prompts: Sequence[Sequence[int]]
     usage_mode: UsageMode
+    service_tier: str | UnsetType = UNSET
     created: int = field(default_factory=lambda: int(time.time()))
     num_output: int = 0
 

@@ -72,6 +72,7 @@ class ChatReply:
             [self._choice(index, choice) for index, choice in enumerate(choices)],
             usage_of(usage),
             prompt_token_ids=self._prompt_ids(),
+            service_tier=head.service_tier,
         )
         if self._body.prompt_logprobs is not None:
             entries = self._job.prompt_logprobs(0)
@@ -97,7 +98,9 @@ class ChatReply:
 
     def _chunk(self, choices: list[ChatChunkChoice]) -> ChatChunk:
         head = self._head
-        return ChatChunk(head.id, head.created, head.model, choices, usage=head.running_usage)
+        return ChatChunk(
+            head.id, head.created, head.model, choices, usage=head.running_usage, service_tier=head.service_tier
+        )
 
     def _logprobs(self, token_ids: Sequence[int], logprobs: Sequence[Logprobs]) -> ChatLogprobs | None:
         if not self._body.logprobs:

@@ -85,7 +85,9 @@ class CompletionReply:
 
     def _document(self, choices: list[CompletionChoice]) -> Completion:
         head = self._head
-        return Completion(head.id, head.created, head.model, choices, usage=head.running_usage)
+        return Completion(
+            head.id, head.created, head.model, choices, usage=head.running_usage, service_tier=head.service_tier
+        )
 
     def _logprobs(self, index: int, new: Collected) -> CompletionLogprobs | None:
         """Logprobs of new output tokens; those of the prompt come before a choice's first."""

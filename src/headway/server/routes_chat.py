@@ -7,9 +7,9 @@ from fastapi import APIRouter, Request, Response
 from headway.server.document import json_body
 from headway.server.messages import plain_messages, template_variables
 from headway.server.params import chat_terms
-from headway.server.reply import Head, usage_mode
+from headway.server.reply import Head, tier_shown, usage_mode
 from headway.server.reply_chat import ChatReply
-from headway.server.request_id import adopt, request_id, unique
+from headway.server.request_id import adopt, request_id
 from headway.server.schema import ChatRequest
 from headway.server.served import Served
 from headway.server.stream import EventStream, answer_whole
@@ -22,7 +22,7 @@ def chat_routes(served: Served) -> APIRouter:
     @router.post("/v1/chat/completions", openapi_extra=json_body(ChatRequest), response_model=None)
     async def create_chat_completion(request: Request) -> Response:
         """Answer a conversation."""
-        served.require_ready()
+        served.require_welcome(request.scope)
         body = await served.read(request, ChatRequest)
         terms = chat_terms(body)
         adopt(request.scope, body.request_id)
@@ -30,12 +30,13 @@ def chat_routes(served: Served) -> APIRouter:
         prompt_ids = await served.encode_chat(
             messages, template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)
         )
-        job = served.submit([prompt_ids], terms, unique("chat", request_id(request.scope)), "messages")
+        job = served.submit(request.scope, [prompt_ids], terms, "chat", "messages")
         head = Head(
             id=f"chatcmpl-{request_id(request.scope)}",
             model=served.model(body.model),
             prompts=[prompt_ids],
             usage_mode=usage_mode(body),
+            service_tier=tier_shown(body, job.tier),
         )
         reply = ChatReply(body, head, job, served.engine.tokenizer)
         if body.stream:

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request, Response
 
 from headway.server.document import json_body
 from headway.server.params import completion_terms
-from headway.server.reply import Head, usage_mode
+from headway.server.reply import Head, tier_shown, usage_mode
 from headway.server.reply_completion import CompletionReply
-from headway.server.request_id import adopt, request_id, unique
+from headway.server.request_id import adopt, request_id
 from headway.server.schema import CompletionRequest
 from headway.server.served import Served
 from headway.server.stream import EventStream, answer_whole
@@ -21,17 +21,18 @@ def completion_routes(served: Served) -> APIRouter:
     @router.post("/v1/completions", openapi_extra=json_body(CompletionRequest), response_model=None)
     async def create_completion(request: Request) -> Response:
         """Continue one or several prompts."""
-        served.require_ready()
+        served.require_welcome(request.scope)
         body = await served.read(request, CompletionRequest)
         terms = completion_terms(body)
         adopt(request.scope, body.request_id)
         prompts = await served.encode(body.prompt)
-        job = served.submit(prompts, terms, unique("cmpl", request_id(request.scope)), "prompt")
+        job = served.submit(request.scope, prompts, terms, "cmpl", "prompt")
         head = Head(
             id=f"cmpl-{request_id(request.scope)}",
             model=served.model(body.model),
             prompts=prompts,
             usage_mode=usage_mode(body),
+            service_tier=tier_shown(body, job.tier),
         )
         reply = CompletionReply(body, head, job, served.engine.tokenizer, _texts(served, body))
         if body.stream:

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from headway.errors import InvalidRequest, UnknownModel
+from headway.server.access import caller_of
 from headway.server.document import json_body
 from headway.server.messages import plain_messages, template_variables
 from headway.server.schema import DetokenizeRequest, TokenizeRequest
@@ -18,15 +19,17 @@ def model_routes(served: Served) -> APIRouter:
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/models")
-    async def list_models() -> dict[str, Any]:
-        """All names that requests may use."""
-        return {"object": "list", "data": [_card(served, name) for name in served.model_names]}
+    async def list_models(request: Request) -> dict[str, Any]:
+        """All names that the caller's requests may use."""
+        names = served.models_of(caller_of(request.scope).tenant)
+        return {"object": "list", "data": [_card(served, name) for name in names]}
 
     @router.get("/v1/models/{model:path}")
-    async def show_model(model: str) -> dict[str, Any]:
+    async def show_model(model: str, request: Request) -> dict[str, Any]:
         """One model. Its `max_model_len` is what a request may really use."""
-        if model not in served.model_names:
-            raise UnknownModel(model[:200], served.model_names)
+        names = served.models_of(caller_of(request.scope).tenant)
+        if model not in names:
+            raise UnknownModel(model[:200], names)
         return _card(served, model)
 
     @router.post("/tokenize", openapi_extra=json_body(TokenizeRequest))

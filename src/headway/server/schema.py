@@ -71,6 +71,7 @@ class Generate(Body):
     return_token_ids: bool | None = None
     priority: Whole | None = None
     cache_salt: str | None = None
+    service_tier: str | None = None
     request_id: str | None = None
 
 

@@ -9,16 +9,21 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from starlette.requests import Request
+from starlette.types import Scope
 
-from headway.errors import InvalidRequest, Overloaded, PromptTooLong, UnknownModel
+from headway.errors import Forbidden, InvalidRequest, Overloaded, PromptTooLong, UnknownModel
+from headway.server.access import caller_of
 from headway.server.body import read_json
 from headway.server.config import ServerConfig
+from headway.server.desk import Desk
 from headway.server.faults import TextTooLong
 from headway.server.fields import Prompt
-from headway.server.job import Job, submit_all
+from headway.server.job import Job
 from headway.server.params import Terms
 from headway.server.port import ServedEngine
+from headway.server.request_id import request_id, unique
 from headway.server.schema import BodyType, parse
+from headway.tenancy import House, Tenant
 
 Result = TypeVar("Result")
 
@@ -26,10 +31,11 @@ _SHORT_CHARS = 8192  # texts up to here are tokenized at once; longer ones in a 
 
 
 class Served:
-    """One engine and how it is served."""
+    """One engine, how it is served, and for whom."""
 
-    def __init__(self, engine: ServedEngine, config: ServerConfig) -> None:
-        self.engine, self.config = engine, config
+    def __init__(self, engine: ServedEngine, config: ServerConfig, house: House) -> None:
+        self.engine, self.config, self.house = engine, config, house
+        self.desk = Desk(engine, house)
         self.model_names = config.served_model_names or (engine.model_name,)
         self.created = int(time.time())
 
@@ -41,14 +47,23 @@ class Served:
             raise UnknownModel(name[:200], self.model_names)
         return name
 
+    def models_of(self, tenant: Tenant) -> tuple[str, ...]:
+        """The names that a tenant may use."""
+        return tuple(name for name in self.model_names if tenant.allows(name))
+
     async def read(self, request: Request, kind: type[BodyType]) -> BodyType:
-        """The request's body, checked. Raises `InvalidRequest`, and `UnknownModel` for a foreign model."""
+        """The request's body, checked. Raises `InvalidRequest`: `UnknownModel`, or `Forbidden` for another's model."""
         body = parse(kind, await read_json(request, self.config.max_body_bytes))
-        self.model(body.model)
+        if not caller_of(request.scope).tenant.allows(model := self.model(body.model)):
+            raise Forbidden(f"this key may not use model {model!r}; `/v1/models` lists those it may", param="model")
         return body
 
-    def require_ready(self) -> None:
-        """Raise `Overloaded` while the engine takes no requests."""
+    def require_welcome(self, scope: Scope) -> None:
+        """Raise what is known before a body is read: the engine takes no requests, or a limit of the caller is used up.
+
+        Charges nothing.
+        """
+        self.house.gate.require_room(caller_of(scope).tenant)
         if not self.engine.is_ready:
             raise Overloaded("this server is loading or shutting down; try again or elsewhere", retry_after_s=5.0)
 
@@ -78,15 +93,14 @@ class Served:
             raise InvalidRequest("the chat template made an empty prompt of these messages", param="messages")
         return prompt_ids
 
-    def submit(self, prompts: Sequence[Sequence[int]], terms: Terms, request_id: str, param: str) -> Job:
-        """Submit all prompts or none; a complaint about token ids names `param`, the field that they came from."""
-        if terms.priority and not self.engine.honours_priority:
-            raise InvalidRequest(
-                f"priority is {terms.priority}, but this server's policy ignores priorities; leave it out",
-                param="priority",
-            )
+    def submit(self, scope: Scope, prompts: Sequence[Sequence[int]], terms: Terms, kind: str, param: str) -> Job:
+        """Submit all prompts of a call or none, under an id that begins with `kind`.
+
+        A complaint about token ids names `param`, the field that they came from.
+        """
+        name = unique(kind, request_id(scope))
         try:
-            return submit_all(self.engine, prompts, terms, request_id)
+            return self.desk.submit(caller_of(scope), prompts, terms, self.model(terms.model), name)
         except InvalidRequest as error:
             error.param = param if error.param in (None, "prompt", "prompt_ids") else error.param
             raise

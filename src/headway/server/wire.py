@@ -83,6 +83,7 @@ class Completion(msgspec.Struct):
     choices: list[CompletionChoice]
     object: str = "text_completion"
     usage: Usage | UnsetType | None = UNSET
+    service_tier: str | UnsetType = UNSET
 
 
 class Message(msgspec.Struct):
@@ -133,6 +134,7 @@ class ChatCompletion(msgspec.Struct):
     object: str = "chat.completion"
     prompt_token_ids: list[int] | UnsetType = UNSET
     prompt_logprobs: list[Any] | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
 
 
 class ChatChunk(msgspec.Struct):
@@ -145,6 +147,7 @@ class ChatChunk(msgspec.Struct):
     object: str = "chat.completion.chunk"
     usage: Usage | UnsetType | None = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
 
 
 def usage_of(counts: Counts) -> Usage:

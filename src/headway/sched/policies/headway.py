@@ -63,6 +63,7 @@ class Headway(Policy):
     )
     source = "Headway; parts from Sarathi-Serve, VTC, LightLLM and QoServe (ALGORITHMS §7, §15, §20)"
     honours_priority = True
+    honours_tier = True
 
     def __init__(self, params: HeadwayParams) -> None:
         self._params = params

@@ -1,0 +1,92 @@
+"""Between the routes and the engine: what is submitted has passed its tenant's limits, and counts until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headway.core import Event, Finished, FinishReason, Rejected, SamplingParams, Tier
+from headway.engine.door import ExtraWords
+from headway.errors import InvalidRequest
+from headway.server.access import Caller
+from headway.server.job import Job, request_names, submit_all
+from headway.server.params import Terms
+from headway.server.port import ServedEngine
+from headway.tenancy import Ask, House, ServiceClass, Tenant, Ticket, tier_of
+
+
+class Desk:
+    """Takes calls for one engine. A ticket is open for each request from before it is submitted until it ended."""
+
+    def __init__(self, engine: ServedEngine, house: House) -> None:
+        self._engine, self._house = engine, house
+        self._tickets: dict[str, Ticket] = {}
+        engine.add_listener(self._on_events)
+
+    def submit(
+        self, caller: Caller, prompts: Sequence[Sequence[int]], terms: Terms, model: str, request_id: str
+    ) -> Job:
+        """Submit every prompt of a call or none. Raises `TooMany`, `Forbidden`, `InvalidRequest` or `Overloaded`.
+
+        `request_id` must be unique; `model` is the served name.
+        """
+        tenant, tier = caller.tenant, self._tier(caller.tenant, terms)
+        lengths = tuple(map(len, prompts))
+        params = self._bounded(tenant, terms.params, tier, model, max(lengths))
+        longest = params.max_tokens or max(1, self._engine.max_model_len - min(lengths))
+        ask = Ask(num_prompts=lengths, max_output=longest, n=params.n, model=model, tier=tier)
+        extras = ExtraWords(
+            tenant=tenant.name,
+            weight=tenant.weight,
+            tier=tier,
+            priority=terms.priority,
+            cache_salt=self._house.salt(tenant, terms.cache_salt),
+        )
+        names = request_names(request_id, len(prompts))
+        tickets = dict(zip(names, self._house.gate.enter(tenant, ask), strict=True))
+        self._tickets |= tickets
+        try:
+            return submit_all(self._engine, prompts, params, names, extras)
+        except BaseException:
+            for name, ticket in tickets.items():
+                ticket.cancel()
+                self._tickets.pop(name, None)
+            raise
+
+    @property
+    def num_open(self) -> int:
+        """Requests that have passed and not ended."""
+        return len(self._tickets)
+
+    def _tier(self, tenant: Tenant, terms: Terms) -> Tier:
+        """The tier that a call runs in; under a policy that knows none, everything is `default`."""
+        if terms.priority and not self._engine.honours_priority:
+            raise InvalidRequest(
+                f"priority is {terms.priority}, but this server's policy ignores priorities; leave it out",
+                param="priority",
+            )
+        tier = tier_of(tenant, terms.service_tier)
+        return tier if self._engine.honours_tier else Tier.DEFAULT
+
+    def _bounded(
+        self, tenant: Tenant, params: SamplingParams, tier: Tier, model: str, num_prompt: int
+    ) -> SamplingParams:
+        """Params with the tenant's longest output where the client named none; one that it did name is judged later."""
+        most = tenant.most_output(ServiceClass.of(tier), model)
+        room = self._engine.max_model_len - num_prompt
+        if params.max_tokens is not None or most is None or room < 1:
+            return params
+        return replace(params, max_tokens=min(most, room))
+
+    def _on_events(self, events: list[Event]) -> None:
+        """Called in the engine's thread."""
+        for event in events:
+            match event:
+                case Finished(request, FinishReason.ERROR) | Rejected(request):
+                    if (ticket := self._tickets.pop(request.id, None)) is not None:
+                        ticket.cancel()
+                case Finished(request, num_output=num_output):
+                    if (ticket := self._tickets.pop(request.id, None)) is not None:
+                        ticket.close(request.num_prompt + num_output)
+                case _:
+                    pass

@@ -1,4 +1,4 @@
-"""A specification's tables to a `Workload`. The fields are those of docs/benchmarking.md.
+"""A specification's tables to a `Workload`. The fields are those of docs/workloads.md.
 
 Fields at the top hold for everybody; a class's own table wins over the top's, a tenant's over both. Arrivals at the
 top are shared by all who have none of their own, by `share`.
@@ -15,7 +15,7 @@ from headway.workload.origin import Origin
 from headway.workload.rules import text, whole
 from headway.workload.settings import Who, to_stream
 from headway.workload.spec_levels import combine, read_levels, to_sources
-from headway.workload.spec_sources import read_plan, read_replay
+from headway.workload.spec_sources import read_plan, read_recorded
 from headway.workload.spec_who import read_settings
 from headway.workload.table import Table
 from headway.workload.workload import Workload
@@ -43,10 +43,10 @@ def parse_workload(
     top = read_settings(table, context)
     classes, tenants = (read_levels(table, key, context) for key in ("classes", "tenants"))
     feeds = combine(top, classes, tenants)
-    replay = read_replay(table, context, plan, to_stream(top, Who(), Who()), [feed.stream for feed in feeds])
+    recorded = read_recorded(table, context, plan, to_stream(top, Who(), Who()), [feed.stream for feed in feeds])
     table.done()
     workload = Workload(
-        sources=[replay] if replay else to_sources(table, plan, feeds, num_requests),
+        sources=[recorded] if recorded else to_sources(table, plan, feeds, num_requests),
         name=name or "workload",
         seed=seed,
         num_requests=num_requests,

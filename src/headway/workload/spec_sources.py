@@ -9,7 +9,8 @@ from headway.workload.arrivals import Arrivals, Replay
 from headway.workload.context import Context
 from headway.workload.durations import Durations
 from headway.workload.laws import ARRIVALS, SECONDS, expand, read_durations, read_law
-from headway.workload.rules import choice, whole
+from headway.workload.rules import choice, number, text, whole
+from headway.workload.servegen import ClientMix, read_clients
 from headway.workload.sources import ClosedSource, OpenSource, ReplaySource, Source
 from headway.workload.spec_lengths import SCALE, read_file
 from headway.workload.streams import Stream
@@ -67,10 +68,36 @@ def to_source(name: str, plan: Plan, streams: Sequence[Stream], num_requests: in
     )
 
 
-def read_replay(
+def read_recorded(
+    table: Table, context: Context, plan: Plan | None, template: Stream, streams: Sequence[Stream]
+) -> Source | None:
+    """The source of what was recorded elsewhere: `trace` or `servegen`. None for neither. Raises `BadSetting`."""
+    mixed, replay = _read_mix(table, context, template), _read_replay(table, context, plan, template, streams)
+    if mixed and (replay or plan):
+        raise table.error("servegen", "brings its own arrivals; remove trace and arrivals")
+    return mixed or replay
+
+
+def _read_mix(table: Table, context: Context, template: Stream) -> ClientMix | None:
+    """The `servegen` table: the clients of a provider."""
+    inner = table.table("servegen")
+    if inner is None:
+        return None
+    clients = read_clients(context.folder / inner.need("rates", text), context.folder / inner.need("lengths", text))
+    mixed = ClientMix(
+        clients=clients[: inner.take("clients", whole(1, 1_000_000))],
+        template=template,
+        start_s=inner.take("start_s", SECONDS) or 0.0,
+        rate_scale=inner.take("rate_scale", number(1e-6, 1e6)) or 1.0,
+    )
+    inner.done()
+    return mixed
+
+
+def _read_replay(
     table: Table, context: Context, plan: Plan | None, template: Stream, streams: Sequence[Stream]
 ) -> ReplaySource | None:
-    """The `trace` table: recorded requests, sent again. None where it is not given. Raises `BadSetting`.
+    """The `trace` table: recorded requests, sent again. None where it is not given.
 
     `streams` tell what the tenants and classes were promised, `template` everybody's habits.
     """

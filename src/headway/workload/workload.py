@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from headway.workload.arrivals import Replay
 from headway.workload.item import WorkItem
+from headway.workload.servegen import ClientMix
 from headway.workload.sources import ClosedSource, ReplaySource, Source, Visit
 from headway.workload.texts import Texts
 
@@ -61,7 +62,7 @@ class Workload:
 
 def _goes_on(source: Source) -> bool:
     match source:
-        case ClosedSource():
+        case ClosedSource() | ClientMix():
             return False
         case ReplaySource():
             return not isinstance(source.arrivals, Replay)

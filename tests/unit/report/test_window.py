@@ -9,7 +9,7 @@ from tests.unit.report.runs import request, run_of
 @pytest.mark.parametrize("offset_s", [0.0, 0.37, 0.8])
 @pytest.mark.parametrize("warmup_s", [10.0, 12.3, 17.9])
 def test_tokens_count_where_they_come(offset_s, warmup_s):
-    """Ten streams of 10 tokens/s are 100 tokens/s wherever the window begins: long answers count for the part inside."""
+    """Ten streams of 10 tokens/s are 100 tokens/s wherever the window begins: answers count for the part inside."""
     requests = [request(offset_s + k, gap_s=0.1, num_output=100, ttft_s=0.0) for k in range(50)]
     metrics = measure(run_of(requests, warmup_s=warmup_s))
     assert metrics.window.begin_s == warmup_s

@@ -101,6 +101,7 @@ class Scheduler:
 
     def commit(self, batch: Batch, result: StepResult, now_s: float) -> None:
         """Book what a batch computed: counters, cache, tokens, endings."""
+        tokens, size = result.tokens, self.kv.block_size
         for grant, lane in zip(batch.grants, batch.lanes, strict=True):
             seq = grant.seq
             seq.num_in_flight = 0
@@ -108,13 +109,14 @@ class Scheduler:
                 self._stepper.drop_branches(seq.id)
                 continue
             seq.num_computed += grant.num_tokens
-            self.kv.publish(seq.id, seq.token_ids, seq.num_computed, seq.request.cache_salt)
+            if seq.num_computed % size < grant.num_tokens:  # a block is complete
+                self.kv.publish(seq.id, seq.token_ids, seq.num_computed, seq.request.cache_salt)
             if lane.prompt_logprobs is not None:
                 self._score(seq, lane.start, result.prompt_logprobs.get(seq.id, []))
             if lane.draws:
                 members = self._fork(seq) if seq.num_branches > 1 else (seq,)
                 for member in members:
-                    self._append(member, result.tokens[member.id], now_s)
+                    self._append(member, tokens[member.id], now_s)
         self._release_ended(now_s)
 
     def fail(self, batch: Batch, seq_ids: tuple[str, ...], now_s: float) -> None:
@@ -186,9 +188,10 @@ class Scheduler:
 
     def _append(self, seq: Sequence, tokens: list[Token], now_s: float) -> None:
         request = seq.request
-        for index, token in enumerate(tokens, start=seq.num_output):
+        token_ids = seq.token_ids
+        for index, token in enumerate(tokens, start=len(token_ids) - len(request.prompt_ids)):
             token_id = token.token_id
-            seq.token_ids.append(token_id)
+            token_ids.append(token_id)
             self._events.append(TokenEmitted(seq.id, request.id, seq.choice, index, token_id, now_s, token.logprobs))
             if (reason := self._stop(seq)) is not None:
                 self._end(seq, reason, now_s)

@@ -31,7 +31,7 @@ class Stepper:
     def __init__(self, queues: Queues, kv: KVCache) -> None:
         self._queues = queues
         self._kv = kv
-        self._draws: dict[str, Draw] = {}
+        self._draws: dict[str, tuple[Draw]] = {}
         self._branches: dict[str, list[Sequence]] = {}
 
     def carry_out(self, plan: StepPlan, ledger: Ledger, record: StepRecord, events: list[Event]) -> Batch:
@@ -51,11 +51,9 @@ class Stepper:
             events.append(Resumed(seq.id, seq.request.id, record.start_s))
         for seq_id, num_blocks in ledger.reservations().items():
             self._kv.reserve(seq_id, num_blocks)
-        for grant in plan.grants:
-            batch.lanes.append(self._lane(grant, batch))
-            record.grants[grant.seq.id] = grant.num_tokens
-            if grant.padding:
-                record.padding[grant.seq.id] = grant.padding
+        batch.lanes = [self._lane(grant, ledger, batch) for grant in plan.grants]
+        record.grants = {grant.seq.id: grant.num_tokens for grant in plan.grants}
+        record.padding = {grant.seq.id: grant.padding for grant in plan.grants if grant.padding}
         record.wasted_rows = {seq.id: 1 for seq in plan.wasted}
         record.free_blocks = self._kv.num_free
         return batch
@@ -110,39 +108,37 @@ class Stepper:
         self._queues.move(seq, Place.RUNNING)
         events.append(Admitted(seq.id, seq.request.id, seq.num_computed, is_first, record.start_s))
 
-    def _lane(self, grant: Grant, batch: Batch) -> Lane:
+    def _lane(self, grant: Grant, ledger: Ledger, batch: Batch) -> Lane:
         seq = grant.seq
-        start, stop = seq.num_computed, seq.num_computed + grant.num_tokens
-        batch.copies += self._kv.extend(seq.id, start, stop)
+        seq_id, token_ids, start = seq.id, seq.token_ids, seq.num_computed
+        stop = start + grant.num_tokens
+        if ledger.moves_blocks(seq):
+            batch.copies += self._kv.extend(seq_id, start, stop)
         seq.num_in_flight = grant.num_tokens
-        is_last = stop == len(seq.token_ids)
-        lane = Lane(
-            seq.id,
-            seq.token_ids[start:stop],
-            start,
-            self._kv.block_table(seq.id),
-            self._draws_of(seq) if is_last else (),
-            padding=grant.padding,
-        )
+        is_last = stop == len(token_ids)
+        draws: tuple[Draw, ...] = ()
+        if is_last:
+            draws = self._draw(seq) if seq.num_branches == 1 else self._draws_of(seq)
+        table = self._kv.block_table(seq_id)
+        lane = Lane(seq_id, token_ids[start:stop], start, table, draws, None, grant.padding)
         if (scores := seq.request.params.prompt_logprobs) is not None and not seq.num_output:
             lane.prompt_logprobs = scores
-            lane.next_id = None if is_last else seq.token_ids[stop]
+            lane.next_id = None if is_last else token_ids[stop]
         return lane
 
     def _draws_of(self, seq: Sequence) -> tuple[Draw, ...]:
-        if seq.num_branches == 1:
-            return (self._draw(seq),)
         children = [Sequence(seq.request, choice, rank=seq.rank) for choice in range(1, seq.num_branches)]
         self._branches[seq.id] = children
-        return (self._draw(seq), *(self._draw(child) for child in children))
+        return tuple(draw for member in (seq, *children) for draw in self._draw(member))
 
-    def _draw(self, seq: Sequence) -> Draw:
-        if (draw := self._draws.get(seq.id)) is None:
+    def _draw(self, seq: Sequence) -> tuple[Draw]:
+        """What is drawn for one sequence: made once, since its token list is its own."""
+        if (made := self._draws.get(seq.id)) is None:
             request = seq.request
             seed = request.params.seed or 0
             draw = Draw(seq.id, request.params, seed, seq.choice, seq.token_ids, request.num_prompt, request.eos_ids)
-            self._draws[seq.id] = draw
-        return draw
+            made = self._draws[seq.id] = (draw,)
+        return made
 
 
 def _by_request(seqs: Iterable[Sequence]) -> Iterable[list[str]]:

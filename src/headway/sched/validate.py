@@ -10,12 +10,13 @@ from headway.sched.view import View
 
 def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:
     """Raise `PolicyFault` unless the plan is sound: known sequences, each once, paid for, within the limits."""
+    ledger = view.ledger
     leaving = {entry.seq.id for entry in plan.preemptions}
     returning = {seq.id for seq in plan.swap_ins}
     granted: set[str] = set()
     num_new = sum(seq.num_branches for seq in plan.swap_ins)
     for grant in plan.grants:
-        seq = grant.seq
+        seq, num_tokens = grant.seq, grant.num_tokens
         if seq.id in granted:
             raise PolicyFault(policy, f"two grants for {seq.id}")
         granted.add(seq.id)
@@ -27,13 +28,12 @@ def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> N
             raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be computed")
         elif seq.id in leaving:
             num_new += seq.num_branches
-        if not 1 <= grant.num_tokens <= view.ledger.num_pending(seq):
-            raise PolicyFault(
-                policy,
-                f"{grant.num_tokens} tokens granted to {seq.id}, which has {view.ledger.num_pending(seq)} pending",
-            )
-        if view.ledger.taken(seq) < grant.num_tokens:
-            raise PolicyFault(policy, f"{seq.id} was granted {grant.num_tokens} tokens without taking their blocks")
+        is_staying = seq.place is Place.RUNNING and seq.id not in leaving
+        num_pending = seq.num_pending if is_staying else ledger.num_pending(seq)
+        if not 1 <= num_tokens <= num_pending:
+            raise PolicyFault(policy, f"{num_tokens} tokens granted to {seq.id}, which has {num_pending} pending")
+        if ledger.taken(seq) < num_tokens:
+            raise PolicyFault(policy, f"{seq.id} was granted {num_tokens} tokens without taking their blocks")
     _check_leaving(plan, policy)
     _check_totals(plan, limits, policy)
     left = sum(entry.seq.num_branches for entry in plan.preemptions if entry.seq.place is Place.RUNNING)

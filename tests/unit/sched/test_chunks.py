@@ -1,6 +1,6 @@
 """Sharing a token budget among prompts."""
 
-from headway.sched.chunks import equal_progress, first_come
+from headway.sched.parts.chunks import equal_progress, first_come
 
 
 def test_first_come_cuts_to_whole_units():

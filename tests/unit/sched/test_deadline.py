@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from headway.core import Request, Sequence
 from headway.errors import BadSetting
+from headway.sched.parts.slack import SAFETY, SCARCE_TOTALS, TOTALS, Mix, fitted, measured, prefill_tokens, totals_for
+from headway.sched.parts.steptime import StepLoad, StepTimeModel
+from headway.sched.parts.terms import Promises, Terms
 from headway.sched.policies.deadline import Deadline, DeadlineParams
-from headway.sched.slack import SAFETY, SCARCE_TOTALS, TOTALS, Mix, fitted, measured, prefill_tokens, totals_for
-from headway.sched.steptime import StepLoad, StepTimeModel
-from headway.sched.terms import Promises, Terms
 from headway.sim import parse_scene, run_scene
 from tests.support.scenes import scenes
 

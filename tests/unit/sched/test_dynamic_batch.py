@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.core import StepRecord
 from headway.errors import BadSetting
-from headway.sched.batchsize import Bounds, LatencySearch, LengthEstimate, memory_batch, safety_tokens
+from headway.sched.parts.batchsize import Bounds, LatencySearch, LengthEstimate, memory_batch, safety_tokens
 from headway.sched.policies.dynamic_batch import DynamicBatch
 from headway.sim import load_scene, parse_scene, picture, run_scene
 

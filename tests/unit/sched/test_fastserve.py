@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import BadSetting
-from headway.sched.mlfq import Demote, FeedbackQueues
+from headway.sched.parts.mlfq import Demote, FeedbackQueues
 from headway.sim import load_scene, picture, run_scene
 from tests.support.scenes import scenes
 

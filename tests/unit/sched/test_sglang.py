@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from headway.core import Grant, Request, Sequence, StepPlan
 from headway.errors import BadSetting
 from headway.kv import Hit, KVCache, make_prefix_cache
-from headway.sched.newtokens import NewTokenRatio, estimated_ratio, retraction_order
+from headway.sched.parts.newtokens import NewTokenRatio, estimated_ratio, retraction_order
+from headway.sched.parts.prefix_order import heaviest_branch_first, longest_prefix_first, siblings
 from headway.sched.policies.sglang import Order, Sglang
-from headway.sched.prefix_order import heaviest_branch_first, longest_prefix_first, siblings
 from headway.sim import parse_scene, run_scene
 from tests.support.scenes import scenes
 

@@ -9,12 +9,12 @@ from enum import StrEnum
 
 from headway.core import Event, Place, Sequence, SequenceFinished, StepPlan, StepRecord
 from headway.sched.fill import Budget, grant, preempt
-from headway.sched.meter import load_of
 from headway.sched.params import at_least, param
+from headway.sched.parts.meter import load_of
+from headway.sched.parts.slack import Mix, fitted, measured, prefill_tokens, totals_for
+from headway.sched.parts.steptime import StepLoad, StepTimeModel
+from headway.sched.parts.terms import Promises, Terms
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.slack import Mix, fitted, measured, prefill_tokens, totals_for
-from headway.sched.steptime import StepLoad, StepTimeModel
-from headway.sched.terms import Promises, Terms
 from headway.sched.view import View
 
 _DECAY = 0.995

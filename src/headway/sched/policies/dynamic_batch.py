@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from headway.core import Arrived, Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
 from headway.errors import BadSetting
-from headway.sched.batchsize import Bounds, LatencySearch, LengthEstimate, memory_batch, safety_tokens
-from headway.sched.meter import load_of
 from headway.sched.params import at_least, between, param
+from headway.sched.parts.batchsize import Bounds, LatencySearch, LengthEstimate, memory_batch, safety_tokens
+from headway.sched.parts.meter import load_of
 from headway.sched.policy import Axes, Policy, Wrapper
 from headway.sched.view import View
 

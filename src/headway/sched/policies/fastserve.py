@@ -10,11 +10,11 @@ from math import inf
 from headway.core import Batch, Event, PreemptMethod, Sequence, SequenceFinished, StepPlan, StepRecord
 from headway.errors import BadSetting
 from headway.sched.fill import preempt, run_in_order
-from headway.sched.meter import load_of
-from headway.sched.mlfq import Demote, FeedbackQueues
 from headway.sched.params import at_least, param
+from headway.sched.parts.meter import load_of
+from headway.sched.parts.mlfq import Demote, FeedbackQueues
+from headway.sched.parts.steptime import StepLoad, StepTimeModel
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.steptime import StepLoad, StepTimeModel
 from headway.sched.view import View
 
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
-from headway.sched.admission import PeakGate
-from headway.sched.controller import BudgetController
-from headway.sched.fairness import VirtualCounters
 from headway.sched.fill import NO_LIMIT, Budget, grant, preempt
-from headway.sched.lengths import OutputLengths
-from headway.sched.meter import StepMeter, load_of
 from headway.sched.params import at_least, between, param
+from headway.sched.parts import (
+    BudgetController,
+    OutputLengths,
+    PeakGate,
+    PrefixesUnderway,
+    PromptPass,
+    PromptRules,
+    Rank,
+    StepMeter,
+    VirtualCounters,
+    is_prefilling,
+    load_of,
+    ranking,
+    relieve,
+)
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.prompts import PromptPass, PromptRules, is_prefilling
-from headway.sched.shortage import relieve
-from headway.sched.siblings import PrefixesUnderway
-from headway.sched.standing import Rank, ranking
 from headway.sched.view import View
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from headway.core import Event, Grant, Place, Sequence, StepPlan
 from headway.sched.fill import preempt
 from headway.sched.params import at_least, param
+from headway.sched.parts.prefilling import Prefilling
+from headway.sched.parts.promises import possible, too_long, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.prefilling import Prefilling
-from headway.sched.promises import possible, too_long, too_many
 from headway.sched.view import View
 
 

@@ -9,8 +9,8 @@ from enum import StrEnum
 from headway.core import Sequence, StepPlan
 from headway.sched.fill import Budget, admit
 from headway.sched.params import at_least, param
+from headway.sched.parts.promises import possible, promise, run_whole, too_large, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import possible, promise, run_whole, too_large, too_many
 from headway.sched.view import View
 
 

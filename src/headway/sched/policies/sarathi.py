@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from headway.core import Sequence, StepPlan
 from headway.errors import BadSetting
-from headway.sched.capacity import blocks_to_come
 from headway.sched.fill import Budget, grant
 from headway.sched.params import at_least, param
+from headway.sched.parts.capacity import blocks_to_come
+from headway.sched.parts.promises import possible, too_large, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import possible, too_large, too_many
 from headway.sched.view import View
 
 

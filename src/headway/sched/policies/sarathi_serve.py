@@ -9,11 +9,11 @@ from itertools import chain, takewhile
 from headway.core import Event, Sequence, StepPlan
 from headway.errors import BadSetting
 from headway.sched.fill import Budget, admit, grant, preempt
-from headway.sched.gangs import keep_oldest
 from headway.sched.params import at_least, between, param
+from headway.sched.parts.gangs import keep_oldest
+from headway.sched.parts.prefilling import Prefilling
+from headway.sched.parts.promises import possible, too_long, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.prefilling import Prefilling
-from headway.sched.promises import possible, too_long, too_many
 from headway.sched.view import View
 
 ROUNDING = 32

@@ -9,10 +9,10 @@ from enum import StrEnum
 from headway.core import Requeue, Sequence, StepPlan
 from headway.errors import BadSetting
 from headway.sched.fill import Budget, grant, preempt
-from headway.sched.newtokens import CLIP_OUTPUT, NewTokenRatio, PrefillRoom, retraction_order
 from headway.sched.params import at_least, between, param
+from headway.sched.parts.newtokens import CLIP_OUTPUT, NewTokenRatio, PrefillRoom, retraction_order
+from headway.sched.parts.prefix_order import heaviest_branch_first, longest_prefix_first, siblings
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.prefix_order import heaviest_branch_first, longest_prefix_first, siblings
 from headway.sched.view import View
 
 MAX_MATCHED = 128

@@ -8,8 +8,8 @@ from itertools import chain
 from headway.core import Event, Preempted, Requeue, Sequence, SequenceFinished, StepPlan, TokenEmitted
 from headway.sched.fill import Budget, grant, preempt
 from headway.sched.params import at_least, param
+from headway.sched.parts.promises import possible, too_long
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import possible, too_long
 from headway.sched.view import View
 
 

@@ -9,8 +9,8 @@ from itertools import takewhile
 from headway.core import Admitted, Event, Sequence, StepPlan, StepRecord
 from headway.sched.fill import Budget, admit
 from headway.sched.params import at_least, param
+from headway.sched.parts.promises import possible, promise, run_whole, too_large
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import possible, promise, run_whole, too_large
 from headway.sched.view import View
 
 

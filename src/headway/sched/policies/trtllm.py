@@ -8,12 +8,12 @@ from enum import StrEnum
 
 from headway.core import Sequence, StepPlan
 from headway.errors import BadSetting
-from headway.sched.capacity import fit_now, fit_to_end
-from headway.sched.chunks import equal_progress, first_come
 from headway.sched.fill import Budget, grant
 from headway.sched.params import at_least, param
+from headway.sched.parts.capacity import fit_now, fit_to_end
+from headway.sched.parts.chunks import equal_progress, first_come
+from headway.sched.parts.promises import possible, too_large, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import possible, too_large, too_many
 from headway.sched.view import View
 
 

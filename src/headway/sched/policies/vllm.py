@@ -10,8 +10,8 @@ from headway.core import Sequence, StepPlan
 from headway.errors import BadSetting
 from headway.sched.fill import NO_LIMIT, Budget, admit, capped, fill_running, youngest
 from headway.sched.params import at_least, between, param
+from headway.sched.parts.promises import possible, too_long, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import possible, too_long, too_many
 from headway.sched.view import View
 
 

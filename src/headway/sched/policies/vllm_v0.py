@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.core import PreemptMethod, Sequence, StepPlan
-from headway.sched import gangs
 from headway.sched.fill import Budget
-from headway.sched.gangs import Gang, gangs_of
 from headway.sched.params import at_least, between, param
+from headway.sched.parts import gangs
+from headway.sched.parts.gangs import Gang, gangs_of
+from headway.sched.parts.promises import too_long, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
-from headway.sched.promises import too_long, too_many
 from headway.sched.view import View
 
 

@@ -9,10 +9,10 @@ from enum import StrEnum
 
 from headway.core import Event, Sequence, StepPlan
 from headway.errors import BadSetting
-from headway.sched.fairness import VirtualCounters
 from headway.sched.params import at_least, between, param
+from headway.sched.parts.fairness import VirtualCounters
+from headway.sched.parts.prepaid import Expect, MovingAverage, Prepaid, given, noisy
 from headway.sched.policy import Axes, Policy, Wrapper
-from headway.sched.prepaid import Expect, MovingAverage, Prepaid, given, noisy
 from headway.sched.view import View
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from headway.core import Place, Sequence, StepPlan
 from headway.sched.fill import preempt
-from headway.sched.siblings import PrefixesUnderway
+from headway.sched.parts.siblings import PrefixesUnderway
 from headway.sched.view import View
 
 

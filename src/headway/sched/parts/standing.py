@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from headway.core import Sequence
-from headway.sched.fairness import VirtualCounters
+from headway.sched.parts.fairness import VirtualCounters
 
 Rank = Callable[[Sequence], tuple[float, ...]]
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from headway.core import Admitted, Arrived, Event, Finished, FinishReason, Rejected, Request, TokenEmitted
-from headway.sched.fairness import VirtualCounters
+from headway.sched.parts.fairness import VirtualCounters
 
 Expect = Callable[[Request], float]
 """How many tokens one choice of a request is expected to emit."""

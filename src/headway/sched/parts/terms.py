@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from headway.core import Event, Finished, FinishReason, Sequence, SequenceFinished, TokenEmitted
-from headway.sched.batchsize import RunningMean
+from headway.sched.parts.batchsize import RunningMean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

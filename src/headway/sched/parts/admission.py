@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.core import Sequence
-from headway.sched.lengths import OutputLengths
-from headway.sched.peak import peak_tokens
+from headway.sched.parts.lengths import OutputLengths
+from headway.sched.parts.peak import peak_tokens
 
 
 class PeakGate:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.core import Sequence, StepPlan
-from headway.sched.admission import PeakGate
-from headway.sched.fairness import VirtualCounters
 from headway.sched.fill import Budget, capped, grant
-from headway.sched.siblings import PrefixesUnderway
-from headway.sched.standing import Rank, Turns
+from headway.sched.parts.admission import PeakGate
+from headway.sched.parts.fairness import VirtualCounters
+from headway.sched.parts.siblings import PrefixesUnderway
+from headway.sched.parts.standing import Rank, Turns
 from headway.sched.view import View
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.sched.steptime import StepLoad, StepTimeModel
+from headway.sched.parts.steptime import StepLoad, StepTimeModel
 
 TILE = 16
 LEAST_TOKENS = 16

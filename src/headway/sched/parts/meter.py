@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headway.core import PreemptMethod, StepPlan, StepRecord
-from headway.sched.controller import BudgetController
-from headway.sched.shortage import Prices
-from headway.sched.steptime import StepLoad
+from headway.sched.parts.controller import BudgetController
+from headway.sched.parts.shortage import Prices
+from headway.sched.parts.steptime import StepLoad
 
 _SMOOTHING = 0.2
 _COLD_COPY_S = 2e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headway.sched.steptime import StepLoad, StepTimeModel
+from headway.sched.parts.steptime import StepLoad, StepTimeModel
 
 SAFETY = 1.2
 """A predicted time counts so many times over."""

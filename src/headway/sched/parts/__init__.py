@@ -1,0 +1,31 @@
+"""What policies are made of: counters, estimates, orders, and passes over a view.
+
+A part plans or counts; it never touches pool, clock or sequences. Must not know: the scheduler, the registry, a policy.
+Start reading at `promises` for policies that reserve, at `prompts` for those that fill a budget.
+"""
+
+from headway.sched.parts.admission import PeakGate
+from headway.sched.parts.controller import BudgetController
+from headway.sched.parts.fairness import VirtualCounters
+from headway.sched.parts.lengths import OutputLengths
+from headway.sched.parts.meter import StepMeter, load_of
+from headway.sched.parts.prompts import PromptPass, PromptRules, is_prefilling
+from headway.sched.parts.shortage import relieve
+from headway.sched.parts.siblings import PrefixesUnderway
+from headway.sched.parts.standing import Rank, ranking
+
+__all__ = [
+    "BudgetController",
+    "OutputLengths",
+    "PeakGate",
+    "PrefixesUnderway",
+    "PromptPass",
+    "PromptRules",
+    "Rank",
+    "StepMeter",
+    "VirtualCounters",
+    "is_prefilling",
+    "load_of",
+    "ranking",
+    "relieve",
+]

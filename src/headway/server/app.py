@@ -8,18 +8,15 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
 import headway
 from headway.errors import HeadwayError
 from headway.obs import EngineMetrics, TrafficLog
-from headway.server.access import Access
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
-from headway.server.middleware import Envelope
+from headway.server.middleware import surroundings
 from headway.server.port import ServedEngine
 from headway.server.routes import all_routes
 from headway.server.served import Served
@@ -48,7 +45,7 @@ def create_app(engine: ServedEngine, config: ServerConfig, house: House | None =
         title="Headway",
         version=headway.__version__,
         redirect_slashes=False,
-        middleware=_middleware(config, house),
+        middleware=surroundings(config, house),
         lifespan=lifespan,
     )
     app.add_exception_handler(HeadwayError, _answer)
@@ -56,22 +53,6 @@ def create_app(engine: ServedEngine, config: ServerConfig, house: House | None =
     for router in all_routes(served, metrics):
         app.include_router(router)
     return app
-
-
-def _middleware(config: ServerConfig, house: House) -> list[Middleware]:
-    around = [Middleware(Envelope, root_path=config.root_path, logs_access=config.access_log)]
-    if config.allowed_origins:
-        around.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=config.allowed_origins,
-                allow_methods=["*"],
-                allow_headers=["*"],
-                expose_headers=["X-Request-Id", "Retry-After"],
-            )
-        )
-    around.append(Middleware(Access, house=house, config=config))
-    return around
 
 
 async def _answer(_: Request, error: Exception) -> Response:

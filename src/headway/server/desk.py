@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from starlette.types import Scope
+
 from headway.core import Event, Finished, FinishReason, Rejected, SamplingParams, Tier
 from headway.engine.door import ExtraWords
 from headway.errors import InvalidRequest
-from headway.server.access import Caller
+from headway.server.access import caller_of
 from headway.server.job import Job, request_names, submit_all
 from headway.server.params import Terms
 from headway.server.port import ServedEngine
+from headway.server.request_id import request_id, unique
 from headway.tenancy import Ask, House, ServiceClass, Tenant, Ticket, tier_of
 
 
@@ -23,14 +26,20 @@ class Desk:
         self._tickets: dict[str, Ticket] = {}
         engine.add_listener(self._on_events)
 
-    def submit(
-        self, caller: Caller, prompts: Sequence[Sequence[int]], terms: Terms, model: str, request_id: str
-    ) -> Job:
-        """Submit every prompt of a call or none. Raises `TooMany`, `Forbidden`, `InvalidRequest` or `Overloaded`.
+    def submit(self, scope: Scope, prompts: Sequence[Sequence[int]], terms: Terms, kind: str, param: str) -> Job:
+        """Submit every prompt of a call or none, under an id that begins with `kind`.
 
-        `request_id` must be unique; `model` is the served name.
+        Raises `TooMany`, `Forbidden`, `Overloaded` or `InvalidRequest`; what is wrong with the prompts is said of
+        `param`, the field that they came from.
         """
-        tenant, tier = caller.tenant, self._tier(caller.tenant, terms)
+        try:
+            return self._submit(caller_of(scope).tenant, prompts, terms, unique(kind, request_id(scope)))
+        except InvalidRequest as error:
+            error.param = param if error.param in (None, "prompt", "prompt_ids") else error.param
+            raise
+
+    def _submit(self, tenant: Tenant, prompts: Sequence[Sequence[int]], terms: Terms, call_id: str) -> Job:
+        tier, model = self._tier(tenant, terms), terms.model or ""
         lengths = tuple(map(len, prompts))
         params = self._bounded(tenant, terms.params, tier, model, max(lengths))
         longest = params.max_tokens or max(1, self._engine.max_model_len - min(lengths))
@@ -42,7 +51,7 @@ class Desk:
             priority=terms.priority,
             cache_salt=self._house.salt(tenant, terms.cache_salt),
         )
-        names = request_names(request_id, len(prompts))
+        names = request_names(call_id, len(prompts))
         tickets = dict(zip(names, self._house.gate.enter(tenant, ask), strict=True))
         self._tickets |= tickets
         try:

@@ -5,13 +5,35 @@ from __future__ import annotations
 import logging
 import time
 
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.server.access import Access
+from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
 from headway.server.request_id import HEADER, name_request, request_id
+from headway.tenancy import House
 
 access = logging.getLogger("headway.access")
+
+
+def surroundings(config: ServerConfig, house: House) -> list[Middleware]:
+    """All of it, outermost first."""
+    around = [Middleware(Envelope, root_path=config.root_path, logs_access=config.access_log)]
+    if config.allowed_origins:
+        around.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=config.allowed_origins,
+                allow_methods=["*"],
+                allow_headers=["*"],
+                expose_headers=["X-Request-Id", "Retry-After"],
+            )
+        )
+    around.append(Middleware(Access, house=house, config=config))
+    return around
 
 
 class Envelope:

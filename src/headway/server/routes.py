@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from headway.obs import EngineMetrics
 from headway.server.routes_chat import chat_routes
 from headway.server.routes_completions import completion_routes
-from headway.server.routes_models import model_routes
+from headway.server.routes_models import model_routes, token_routes
 from headway.server.routes_status import figure_routes, probe_routes
 from headway.server.served import Served
 
@@ -18,6 +18,7 @@ def all_routes(served: Served, metrics: EngineMetrics) -> list[APIRouter]:
         chat_routes(served),
         completion_routes(served),
         model_routes(served),
+        token_routes(served),
         probe_routes(served),
         figure_routes(served, metrics),
     ]

@@ -27,10 +27,10 @@ def chat_routes(served: Served) -> APIRouter:
         terms = chat_terms(body)
         adopt(request.scope, body.request_id)
         messages = plain_messages(body.messages)
-        prompt_ids = await served.encode_chat(
+        prompt_ids = await served.texts.encode_chat(
             messages, template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)
         )
-        job = served.submit(request.scope, [prompt_ids], terms, "chat", "messages")
+        job = served.desk.submit(request.scope, [prompt_ids], terms, "chat", "messages")
         head = Head(
             id=f"chatcmpl-{request_id(request.scope)}",
             model=served.model(body.model),

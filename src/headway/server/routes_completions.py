@@ -25,8 +25,8 @@ def completion_routes(served: Served) -> APIRouter:
         body = await served.read(request, CompletionRequest)
         terms = completion_terms(body)
         adopt(request.scope, body.request_id)
-        prompts = await served.encode(body.prompt)
-        job = served.submit(request.scope, prompts, terms, "cmpl", "prompt")
+        prompts = await served.texts.encode(body.prompt)
+        job = served.desk.submit(request.scope, prompts, terms, "cmpl", "prompt")
         head = Head(
             id=f"cmpl-{request_id(request.scope)}",
             model=served.model(body.model),

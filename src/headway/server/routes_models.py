@@ -15,7 +15,7 @@ from headway.server.served import Served
 
 
 def model_routes(served: Served) -> APIRouter:
-    """The routes, bound to their engine."""
+    """`/v1/models`, bound to its engine."""
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/models")
@@ -31,6 +31,13 @@ def model_routes(served: Served) -> APIRouter:
         if model not in names:
             raise UnknownModel(model[:200], names)
         return _card(served, model)
+
+    return router
+
+
+def token_routes(served: Served) -> APIRouter:
+    """`/tokenize` and `/detokenize`, bound to their engine."""
+    router = APIRouter(tags=["models"])
 
     @router.post("/tokenize", openapi_extra=json_body(TokenizeRequest))
     async def tokenize(request: Request) -> dict[str, Any]:
@@ -52,7 +59,7 @@ def model_routes(served: Served) -> APIRouter:
         tokenizer = served.engine.tokenizer
         if any(not 0 <= token < tokenizer.vocab_size for token in body.tokens):
             raise InvalidRequest(f"tokens must be between 0 and {tokenizer.vocab_size - 1}", param="tokens")
-        return {"prompt": await served.off_loop(lambda: tokenizer.decode(body.tokens), len(body.tokens))}
+        return {"prompt": await served.texts.off_loop(lambda: tokenizer.decode(body.tokens), len(body.tokens))}
 
     return router
 
@@ -62,11 +69,11 @@ async def _token_ids(served: Served, body: TokenizeRequest) -> list[int]:
         raise InvalidRequest("send either prompt or messages", param="prompt")
     if body.messages is not None:
         variables = template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)
-        return await served.encode_chat(plain_messages(body.messages), variables)
+        return await served.texts.encode_chat(plain_messages(body.messages), variables)
     text = body.prompt or ""
-    served.bound_texts([text], "prompt")
+    served.texts.bound_texts([text], "prompt")
     encode = served.engine.encode if body.add_special_tokens else served.engine.tokenizer.encode_text
-    return await served.off_loop(lambda: encode(text), len(text))
+    return await served.texts.off_loop(lambda: encode(text), len(text))
 
 
 def _card(served: Served, name: str) -> dict[str, Any]:

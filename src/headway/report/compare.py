@@ -46,19 +46,23 @@ def compare_runs(runs: Sequence[RunRecord]) -> Grid:
     for latency in _LATENCIES:
         samples = [_sample(run, metrics, latency.value) for run, metrics in zip(runs, measured, strict=True)]
         rows += [_latency_row(f"{latency.name} P{level:g}, ms", samples, level) for level in latency.levels]
+    note = "The ratio is last ÷ first. Verdicts rest on 95 % bootstrap intervals of each run; repeats tell more."
+    if not _same_load(runs):
+        note = f"The runs had different workloads. {note}"
     names = [run.label or f"run {k}" for k, run in enumerate(runs, start=1)]
     return Grid(
         title="Comparison",
         columns=["", *names, "ratio", "verdict"],
         rows=rows,
-        note="The ratio is last ÷ first. Verdicts rest on 95 % bootstrap intervals of each run; repeats tell more.",
+        note=note,
     )
 
 
 def compare_page(runs: Sequence[RunRecord]) -> str:
     """One self-contained HTML page about several runs."""
     grid = compare_runs(runs)
-    warnings = [
+    warnings = [] if _same_load(runs) else ["the runs had different workloads; their numbers do not compare"]
+    warnings += [
         f"{run.label or f'run {k}'}: {warning}"
         for k, run in enumerate(runs, start=1)
         for warning in judge(run, measure(run)).warnings
@@ -69,6 +73,10 @@ def compare_page(runs: Sequence[RunRecord]) -> str:
         *(Section(title=run.label or f"run {k}", facts=run.target) for k, run in enumerate(runs, start=1)),
     ]
     return render_page("Comparison", " against ".join(grid.columns[1:-2]), sections)
+
+
+def _same_load(runs: Sequence[RunRecord]) -> bool:
+    return all(run.workload == runs[0].workload for run in runs)
 
 
 def _rate_rows(measured: Sequence[RunMetrics]) -> list[Sequence[Cell]]:

@@ -19,7 +19,7 @@ def linear_ticks(low: float, high: float, count: int = 6) -> list[float]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Powers of ten within [low, high]; with 2 and 5 times them where there are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    factors = (1, 2, 5) if last - first <= 2 else (1,)
+    factors = (1, 2, 5) if last - first <= 3 else (1,)
     return [
         value
         for power in range(first, last + 1)

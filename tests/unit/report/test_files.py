@@ -87,6 +87,8 @@ def test_comparison_tells_difference_from_chance(run):
     assert rows["TTFT P50, ms"][1:] == [pytest.approx(100), pytest.approx(300), pytest.approx(3), "higher"]
     assert rows["TPOT P50, ms"][-1] == "no clear difference"
     assert "slow" in compare_page([run, slow])
+    assert "different workloads" not in compare_page([run, slow])
+    assert "different workloads" in compare_page([run, replace(slow, workload={"seed": 2})])
 
 
 def test_comparison_with_a_run_without_answers():

@@ -19,7 +19,7 @@ from headway.core.events import (
     TokenEmitted,
 )
 from headway.core.plan import Batch, BlockPair, Draw, Grant, Lane, Preemption, PreemptMethod, Requeue, StepPlan
-from headway.core.request import FinishReason, Request, Tier
+from headway.core.request import Cause, FinishReason, Request, Tier
 from headway.core.result import Logprobs, StepResult, Token
 from headway.core.sampling import SamplingParams
 from headway.core.sequence import Place, Sequence
@@ -30,6 +30,7 @@ __all__ = [
     "Arrived",
     "Batch",
     "BlockPair",
+    "Cause",
     "Draw",
     "Event",
     "FinishReason",

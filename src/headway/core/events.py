@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headway.core.plan import PreemptMethod
-from headway.core.request import FinishReason, Request
+from headway.core.request import Cause, FinishReason, Request
 from headway.core.result import Logprobs
 
 
@@ -100,6 +100,7 @@ class Rejected:
     request: Request
     reason: str
     at_s: float
+    cause: Cause = Cause.POLICY
 
 
 @dataclass(frozen=True, slots=True)

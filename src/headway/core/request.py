@@ -15,6 +15,22 @@ class FinishReason(StrEnum):
     LENGTH = "length"  # max_tokens or the context's end
     ABORT = "abort"  # the client left, or the server shut down
     ERROR = "error"  # the executor failed in a step of this sequence
+    DEADLINE = "deadline"  # the request's own time was over
+
+
+class Cause(StrEnum):
+    """Why a request was refused."""
+
+    QUEUE_FULL = "queue_full"  # as many requests wait as may
+    TOKENS = "tokens"  # as many prompt tokens wait as may
+    CONCURRENCY = "concurrency"  # as many requests are inside as may be
+    KV = "kv"  # the memory is promised to those who wait
+    TENANT_LIMIT = "tenant_limit"  # the caller's own limit
+    TIMEOUT = "timeout"  # it waited as long as anybody may
+    DEADLINE = "deadline"  # its own deadline cannot be met
+    DRAINING = "draining"  # nobody new is taken
+    SLO = "slo"  # what was promised to others would break
+    POLICY = "policy"  # the scheduling policy gave it up
 
 
 class Tier(IntEnum):

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 
 from headway.clock import Clock
-from headway.core import Batch, Event, FinishReason, Request, SequenceFinished
+from headway.core import Batch, Cause, Event, FinishReason, Request, SequenceFinished
 from headway.errors import ExecutorFault
 from headway.executor.base import Executor, Pending
-from headway.sched import Scheduler
+from headway.sched import Policy, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,18 @@ class EngineCore:
     def abort(self, request_id: str, reason: FinishReason = FinishReason.ABORT) -> None:
         """End a request in whatever state it is; unknown or ended ones are left alone."""
         self.scheduler.abort(request_id, self.clock.now(), reason)
+
+    def refuse(self, request_id: str, reason: str, cause: Cause) -> bool:
+        """Refuse a request that is not on the device; False, and nothing done, where it is or was never here."""
+        return self.scheduler.refuse(request_id, reason, self.clock.now(), cause)
+
+    def change_policy(self, policy: Policy, name: str) -> None:
+        """Go on under another policy from the next step; see `Scheduler.change_policy`."""
+        while self._pending:
+            self._commit_oldest()
+        self.flush_events()
+        self.scheduler.change_policy(policy, name, self.clock.now())
+        self._max_pending = min(policy.in_flight(), self.executor.capacity().in_flight)
 
     def step(self) -> bool:
         """Schedule one batch, run it, book the result. False when nothing was computed."""

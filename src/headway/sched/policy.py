@@ -66,6 +66,14 @@ class Policy:
         """Whether it takes waiting sequences in an order of its own, whatever order the view shows."""
         return False
 
+    def adopt(self, old: Policy) -> bool:
+        """Take over what a policy learned that this one replaces; False, and nothing taken, where it cannot.
+
+        Where it can, running sequences stay where they are, and it hears only what happens from now on.
+        """
+        del old
+        return False
+
     def plan(self, view: View) -> StepPlan:
         """Decide one step."""
         raise NotImplementedError

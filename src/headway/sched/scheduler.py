@@ -11,6 +11,7 @@ from itertools import chain
 from headway.core import (
     Arrived,
     Batch,
+    Cause,
     Event,
     Finished,
     FinishReason,
@@ -29,6 +30,7 @@ from headway.core import (
     TokenEmitted,
 )
 from headway.kv import KVCache, Ledger
+from headway.sched.handover import catch_up
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 from headway.sched.stepping import Stepper
@@ -79,6 +81,36 @@ class Scheduler:
                 self._let_go(seq, now_s)
         self._release_ended(now_s)  # a batch that is returned as one may have waited for nobody else
         return True
+
+    def refuse(self, request_id: str, reason: str, now_s: float, cause: Cause = Cause.POLICY) -> bool:
+        """Refuse a request none of whose choices is on the device; False, and nothing done, where one is."""
+        family = self.queues.families.get(request_id)
+        living = [seq for seq in family.members if seq.place is not Place.GONE] if family else []
+        if family is None or any(seq.place is not Place.WAITING for seq in living):
+            return False
+        for seq in living:
+            self._refuse(seq)
+        self.queues.close(request_id)
+        self._record.rejected.append(request_id)
+        self._events.append(Rejected(family.request, reason, now_s, cause))
+        return True
+
+    def change_policy(self, policy: Policy, name: str, now_s: float) -> None:
+        """Go on under another policy. Nothing may be in flight, and every event must have been taken.
+
+        A policy that adopts the old one's knowledge goes on where that stopped. For any other the device is cleared:
+        running sequences wait again, first in line and with all they have emitted, and are computed anew but for what
+        the prefix cache holds; the policy hears what it would have heard of them.
+        """
+        assert not self._events, "a policy is changed only when everybody has heard everything"
+        if not policy.adopt(self.policy):
+            for seq in list(self.queues.ended):
+                self._let_go(seq, now_s)
+            catch_up(policy, self.queues, now_s)
+            self._stepper.clear_device(self._record, self._events)
+        self.policy, self._name = policy, name
+        self._limits = policy.limits()
+        self._is_heard = type(policy).on_event is not Policy.on_event
 
     def schedule(self, now_s: float) -> Batch | None:
         """Plan one step and carry the plan out; None when it computes nothing.
@@ -231,16 +263,8 @@ class Scheduler:
         """Refuse requests with all their choices. Where one of these still runs, the refusal waits for its end."""
         busy = {grant.seq.request.id for grant in plan.grants}
         for seq, reason in plan.rejected:
-            family = self.queues.families.get(seq.request.id)
-            if family is None or seq.request.id in busy:
-                continue
-            living = [member for member in family.members if member.place is not Place.GONE]
-            if all(member.place is Place.WAITING for member in living):
-                for member in living:
-                    self._refuse(member)
-                self.queues.close(seq.request.id)
-                self._record.rejected.append(seq.request.id)
-                self._events.append(Rejected(seq.request, reason, now_s))
+            if seq.request.id not in busy:
+                self.refuse(seq.request.id, reason, now_s)
 
     def _refuse(self, seq: Sequence) -> None:
         seq.finish_reason = FinishReason.ABORT
@@ -253,5 +277,11 @@ class Scheduler:
 
 def _worst(reasons: Iterable[FinishReason | None]) -> FinishReason:
     """One word for a request with several choices: a failure outweighs an abort, that a length, that a stop."""
-    ranks = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.ABORT, FinishReason.ERROR)
+    ranks = (
+        FinishReason.STOP,
+        FinishReason.LENGTH,
+        FinishReason.DEADLINE,
+        FinishReason.ABORT,
+        FinishReason.ERROR,
+    )
     return max((reason for reason in reasons if reason is not None), key=ranks.index)

@@ -58,6 +58,13 @@ class Stepper:
         record.free_blocks = self._kv.num_free
         return batch
 
+    def clear_device(self, record: StepRecord, events: list[Event]) -> None:
+        """Send every sequence that holds memory back to the front of the queue, in the order in which they stand."""
+        held = [*self._queues.running, *self._queues.swapped]
+        held += [seq for seq in self._queues.waiting if self._kv.holds(seq.id)]
+        for seq in reversed(held):
+            self._preempt(Preemption(seq), record, events)
+
     def forget(self, seq_id: str) -> None:
         """Drop what is kept for a sequence that is gone."""
         self._draws.pop(seq_id, None)

@@ -74,7 +74,8 @@ def test_one_event_one_count(metrics):
         "prefix_cache_hits_total": 4,
     }.items():
         assert samples(metrics, name) == {(): value}, name
-    assert samples(metrics, "request_success_total") == {("stop",): 1, ("length",): 1, ("abort",): 3, ("error",): 0}
+    ended = {("stop",): 1, ("length",): 1, ("abort",): 3, ("error",): 0, ("deadline",): 0}
+    assert samples(metrics, "request_success_total") == ended
 
 
 def test_latencies_land_in_the_right_buckets(metrics):

@@ -20,6 +20,10 @@ class StepMeter:
         self._planned: dict[int, tuple[StepLoad, int, int]] = {}
         self._copy_s = _COLD_COPY_S
 
+    def adopt(self, other: StepMeter) -> None:
+        """Go on with what another one measured."""
+        self._controller.model, self._copy_s = other._controller.model, other._copy_s
+
     def planned(self, step: int, plan: StepPlan) -> None:
         """Remember what a step is about to do."""
         load, num_decodes = load_of(plan)

@@ -75,9 +75,9 @@ class Headway(Policy):
         self._params = params
         target_s = params.itl_target_ms / 1000.0 or None
         self._controller = BudgetController(target_s, params.efficiency, params.max_num_batched_tokens)
-        self._meter = StepMeter(self._controller)
-        self._counters = VirtualCounters() if params.fair else None
-        self._lengths = OutputLengths()
+        self.meter = StepMeter(self._controller)
+        self.counters = VirtualCounters() if params.fair else None
+        self.lengths = OutputLengths()
 
     def limits(self) -> PlanLimits:
         """Token budget and sequence cap."""
@@ -85,15 +85,23 @@ class Headway(Policy):
 
     def on_event(self, event: Event) -> None:
         """Count service, learn output lengths, time steps."""
-        if self._counters is not None:
-            self._counters.on_event(event)
+        if self.counters is not None:
+            self.counters.on_event(event)
         match event:
             case StepRecord():
-                self._meter.measured(event)
+                self.meter.measured(event)
             case Finished(request, FinishReason.STOP | FinishReason.LENGTH, num_output, _, _):
-                self._lengths.learn(request, num_output // request.params.n)
+                self.lengths.learn(request, num_output // request.params.n)
             case _:
                 pass
+
+    def adopt(self, old: Policy) -> bool:
+        """Other parameters, the same knowledge of tenants, lengths and step times."""
+        if not isinstance(old, Headway) or (old.counters is None) != (self.counters is None):
+            return False
+        self.counters, self.lengths = old.counters, old.lengths
+        self.meter.adopt(old.meter)
+        return True
 
     def reorders(self) -> bool:
         """By tenant, tier, priority, slack and arrival."""
@@ -114,7 +122,7 @@ class Headway(Policy):
         PromptPass(view, plan, budget, self._rules(view, plan, rank)).run()
         if not plan.grants and not plan.preemptions:
             self._give_way(view, plan, rank)  # nobody can move: prompts under way hold all the memory
-        self._meter.planned(view.step, plan)
+        self.meter.planned(view.step, plan)
         return plan
 
     def _decodes(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
@@ -144,10 +152,10 @@ class Headway(Policy):
         limit = params.kv_cache_utilization_limit
         gate = None
         if params.overflow:
-            gate = PeakGate(self._lengths, view.running, num_blocks * view.ledger.block_size * limit, params.overflow)
+            gate = PeakGate(self.lengths, view.running, num_blocks * view.ledger.block_size * limit, params.overflow)
         return PromptRules(
             rank=rank,
-            counters=self._counters,
+            counters=self.counters,
             gate=gate,
             underway=PrefixesUnderway(filter(is_prefilling, view.running), view.ledger.block_size)
             if params.prefix_wait
@@ -160,7 +168,7 @@ class Headway(Policy):
 
     def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:
         if self._params.shortage_by_cost:
-            return relieve(view, plan, self._meter.prices, rank)
+            return relieve(view, plan, self.meter.prices, rank)
         left = [seq for seq in view.running if not seq.num_in_flight and not _is_preempted(plan, seq)]
         return len(left) > 1 and preempt(plan, view, left[-1])
 

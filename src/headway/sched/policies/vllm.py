@@ -83,6 +83,10 @@ class Vllm(Policy):
             max_total=None if params.chunked else params.max_num_batched_tokens,
         )
 
+    def adopt(self, old: Policy) -> bool:
+        """It remembers nothing; only a prompt that is under way could stand in the way of whole prompts."""
+        return isinstance(old, Vllm) and self._params.chunked
+
     def reorders(self) -> bool:
         """By priority, where it knows priorities."""
         return self._params.order is Order.PRIORITY

@@ -1,0 +1,29 @@
+"""A policy that comes into office late hears what it would have heard."""
+
+from __future__ import annotations
+
+from headway.core import Admitted, Arrived, Event, Place, Preempted, PreemptMethod, Sequence, TokenEmitted
+from headway.sched.policy import Policy
+from headway.sched.queues import Queues
+
+
+def catch_up(policy: Policy, queues: Queues, now_s: float) -> None:
+    """Tell `policy` of every living request: its arrival, its admission, its tokens, and that it was sent back."""
+    for family in queues.families.values():
+        policy.on_event(Arrived(family.request, family.request.arrival_s))
+        for seq in family.members:
+            if seq.place is not Place.GONE:
+                for event in _past(seq, now_s):
+                    policy.on_event(event)
+
+
+def _past(seq: Sequence, now_s: float) -> list[Event]:
+    request_id = seq.request.id
+    events: list[Event] = []
+    if seq.choice == 0 and (seq.num_preemptions or seq.place is not Place.WAITING):
+        events.append(Admitted(seq.id, request_id, seq.num_cached, is_first=True, at_s=now_s))
+    for index, token_id in enumerate(seq.token_ids[seq.num_prompt :]):
+        events.append(TokenEmitted(seq.id, request_id, seq.choice, index, token_id, now_s))
+    if seq.place is Place.WAITING and seq.num_preemptions:
+        events.append(Preempted(seq.id, request_id, PreemptMethod.RECOMPUTE, now_s))
+    return events

@@ -1,0 +1,108 @@
+"""A policy replaced while requests run: nothing is lost, nothing is said twice, the memory adds up."""
+
+import itertools
+
+import pytest
+
+from headway.clock import VirtualClock
+from headway.core import Finished, FinishReason, Preempted, Rejected, Request, SamplingParams, TokenEmitted
+from headway.engine import EngineCore
+from headway.executor.simulated import SimulatedExecutor
+from headway.kv import KVCache, make_prefix_cache
+from headway.sched import POLICIES, Scheduler, make_policy
+
+LIMITS = {"max_num_seqs": 6, "max_num_batched_tokens": 64}
+NUM_BLOCKS, BLOCK_SIZE = 96, 4
+
+
+def a_policy(name, **settings):
+    return make_policy(name, {key: str(value) for key, value in settings.items()}, LIMITS)
+
+
+class Engine:
+    """A core in virtual time, and everything it ever said."""
+
+    def __init__(self, policy):
+        self.clock = VirtualClock()
+        kv = KVCache(NUM_BLOCKS, BLOCK_SIZE, make_prefix_cache("hashed", BLOCK_SIZE))
+        executor = SimulatedExecutor(NUM_BLOCKS, BLOCK_SIZE, self.clock, lambda batch: 0.01, {})
+        stop = lambda seq: FinishReason.LENGTH if seq.num_output >= seq.request.max_output else None  # noqa: E731
+        self.core = EngineCore(Scheduler(policy, kv, stop, name="first"), executor, self.clock)
+        self.events = []
+        self.core.listen(self.events.extend)
+
+    def submit(self, num, *, n=1, start=0):
+        for at in range(start, start + num):
+            prompt = tuple((at * 37 + place) % 500 + 10 for place in range(5 + at * 7 % 23))
+            params = SamplingParams(temperature=0.0, max_tokens=4 + at % 9, n=n)
+            self.core.submit(
+                Request(id=f"r{at}", prompt_ids=prompt, max_output=4 + at % 9, params=params, tenant=f"t{at % 2}")
+            )
+
+    def run(self, most=2000):
+        for _ in range(most):
+            if not self.core.has_work:
+                return
+            if not self.core.step():
+                self.clock.advance(0.01)
+            self.core.check()
+        raise AssertionError(f"{len(self.core.scheduler.queues.families)} requests never end")
+
+    def tokens(self):
+        said = {}
+        for event in self.events:
+            if isinstance(event, TokenEmitted):
+                said.setdefault(event.seq_id, []).append((event.index, event.token_id))
+        return said
+
+
+def undisturbed(n=1):
+    engine = Engine(a_policy("vllm"))
+    engine.submit(12, n=n)
+    engine.run()
+    return engine.tokens()
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(sorted(POLICIES), repeat=2)))
+def test_any_policy_can_follow_any_other(before, after):
+    """Every request ends once, with the tokens it would have had, whatever policy follows whatever policy."""
+    engine = Engine(a_policy(before))
+    engine.submit(12)
+    for _ in range(5):
+        engine.core.step()
+    engine.core.change_policy(a_policy(after), after)
+    engine.core.check()
+    engine.run()
+    ended = [event.request.id for event in engine.events if isinstance(event, Finished)]
+    assert sorted(ended) == sorted(f"r{at}" for at in range(12))
+    assert not [event for event in engine.events if isinstance(event, Rejected)]
+    assert engine.tokens() == undisturbed()
+    assert engine.core.scheduler.kv.num_free == NUM_BLOCKS
+
+
+@pytest.mark.parametrize("after", ["vllm", "headway", "vllm_v0", "vtc"])
+def test_choices_of_one_prompt_survive(after):
+    """Requests with three choices, some of them forked already, go on under the next policy."""
+    engine = Engine(a_policy("headway"))
+    engine.submit(4, n=3)
+    for _ in range(4):
+        engine.core.step()
+    engine.core.change_policy(a_policy(after), after)
+    engine.run()
+    tokens = engine.tokens()
+    assert len(tokens) == 12
+    assert all([index for index, _ in said] == list(range(len(said))) for said in tokens.values())
+
+
+def test_the_same_policy_with_other_parameters_keeps_its_place_and_its_knowledge():
+    """Raising or lowering a limit of headway preempts nobody, and the tenants' counters go on."""
+    engine = Engine(first := a_policy("headway"))
+    engine.submit(8)
+    for _ in range(4):
+        engine.core.step()
+    counters = first.counters
+    engine.core.change_policy(second := a_policy("headway", max_num_seqs=2, itl_target_ms=50), "headway")
+    engine.run()
+    assert second.counters is counters
+    assert not [event for event in engine.events if isinstance(event, Preempted)]
+    assert len([event for event in engine.events if isinstance(event, Finished)]) == 8

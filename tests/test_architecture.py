@@ -31,6 +31,7 @@ LAYERS = [  # bottom first; a part may import itself and lower rows
 
 THIRD_PARTY = {  # a part that is not listed lives on the standard library
     "kernels": {"numpy"},
+    "tenancy": {"sqlalchemy"},
     "models": {"numpy", "gguf", "safetensors", "tokenizers", "jinja2", "platformdirs", "rich"},
     "executor": {"numpy"},
     "workload": {"numpy", "yaml"},

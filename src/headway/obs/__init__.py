@@ -9,5 +9,15 @@ from headway.obs.latency import LatencyTracker, Lifetime
 from headway.obs.load import Load
 from headway.obs.logline import TrafficLog
 from headway.obs.prometheus import CONTENT_TYPE, EngineMetrics
+from headway.obs.tenants import TenantFigures
 
-__all__ = ["CONTENT_TYPE", "EngineMetrics", "Histogram", "LatencyTracker", "Lifetime", "Load", "TrafficLog"]
+__all__ = [
+    "CONTENT_TYPE",
+    "EngineMetrics",
+    "Histogram",
+    "LatencyTracker",
+    "Lifetime",
+    "Load",
+    "TenantFigures",
+    "TrafficLog",
+]

@@ -53,6 +53,10 @@ class EngineMetrics(Collector):
                 self._complained_at = time.monotonic()
                 logger.exception("metrics are incomplete; serving goes on")
 
+    def include(self, figures: Collector) -> None:
+        """Show another collector's families on the page too."""
+        self._registry.register(figures)
+
     def render(self) -> bytes:
         """The page in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -13,39 +13,43 @@ from starlette.responses import Response
 
 import headway
 from headway.errors import HeadwayError
-from headway.obs import EngineMetrics, TrafficLog
+from headway.obs import EngineMetrics, TenantFigures, TrafficLog
+from headway.server.accounts import Accounts
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
 from headway.server.middleware import surroundings
 from headway.server.port import ServedEngine
 from headway.server.routes import all_routes
 from headway.server.served import Served
-from headway.tenancy import House
 
 
-def create_app(engine: ServedEngine, config: ServerConfig, house: House | None = None) -> FastAPI:
+def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | None = None) -> FastAPI:
     """An ASGI application that serves `engine`. It neither starts nor closes the engine: see `serve`.
 
-    Registers listeners, so make one application per engine. `house` is who may come in; without one it is opened from
-    the config's tenants file. Raises `BadSetting` for a file that cannot be used.
+    Registers listeners, so make one application per engine. `accounts` are opened as the config says where none are
+    given. Raises `BadSetting` for a tenants file or usage store that cannot be used.
     """
-    house = house or House.open(config.tenants)
-    served = Served(engine, config, house)
+    accounts = accounts or Accounts.open(config, (config.served_model_names or (engine.model_name,))[0])
+    served = Served(engine, config, accounts)
     metrics = EngineMetrics(served.model_names[0], engine.stats)
+    metrics.include(TenantFigures(accounts.book.totals, accounts.house.num_running))
     engine.add_listener(metrics.on_events)
+    engine.add_listener(accounts.book.on_events)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         traffic = asyncio.create_task(TrafficLog(engine.stats).run(config.log_interval_s))
+        accounts.start()
         yield
         traffic.cancel()
         await asyncio.gather(traffic, return_exceptions=True)
+        await asyncio.to_thread(accounts.close)
 
     app = FastAPI(
         title="Headway",
         version=headway.__version__,
         redirect_slashes=False,
-        middleware=surroundings(config, house),
+        middleware=surroundings(config, accounts.house),
         lifespan=lifespan,
     )
     app.add_exception_handler(HeadwayError, _answer)

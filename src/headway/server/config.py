@@ -20,6 +20,7 @@ class ServerConfig:
     requests to end after a signal, `log_interval_s` between lines about traffic (0: none). `/ready` turns 503 when
     `saturation` requests wait (0: never). `tenants` is a file that names who may come in; then `/metrics` shows what
     each of them does, and `metrics_access` is `admin` unless set: `open`, `key` (any) or `admin`.
+    `usage_store` is the URL of a database for what they use; None: a file beside the tenants file.
     """
 
     host: str = "127.0.0.1"
@@ -28,6 +29,7 @@ class ServerConfig:
     admin_keys: tuple[str, ...] = ()
     tenants: Path | None = None
     metrics_access: str | None = None
+    usage_store: str | None = None
     served_model_names: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     root_path: str = ""

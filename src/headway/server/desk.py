@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from starlette.types import Scope
 
 from headway.core import Event, Finished, FinishReason, Rejected, SamplingParams, Tier
 from headway.engine.door import ExtraWords
-from headway.errors import InvalidRequest
+from headway.errors import InvalidRequest, Overloaded, TooMany
 from headway.server.access import caller_of
 from headway.server.job import Job, request_names, submit_all
 from headway.server.params import Terms
@@ -19,10 +19,13 @@ from headway.tenancy import Ask, House, ServiceClass, Tenant, Ticket, tier_of
 
 
 class Desk:
-    """Takes calls for one engine. A ticket is open for each request from before it is submitted until it ended."""
+    """Takes calls for one engine; `on_refused` is told whose call was refused for now.
 
-    def __init__(self, engine: ServedEngine, house: House) -> None:
-        self._engine, self._house = engine, house
+    A ticket is open for each request from before it is submitted until it ended.
+    """
+
+    def __init__(self, engine: ServedEngine, house: House, on_refused: Callable[[str], None]) -> None:
+        self._engine, self._house, self._on_refused = engine, house, on_refused
         self._tickets: dict[str, Ticket] = {}
         engine.add_listener(self._on_events)
 
@@ -32,10 +35,23 @@ class Desk:
         Raises `TooMany`, `Forbidden`, `Overloaded` or `InvalidRequest`; what is wrong with the prompts is said of
         `param`, the field that they came from.
         """
+        tenant = caller_of(scope).tenant
         try:
-            return self._submit(caller_of(scope).tenant, prompts, terms, unique(kind, request_id(scope)))
+            return self._submit(tenant, prompts, terms, unique(kind, request_id(scope)))
+        except (TooMany, Overloaded):
+            self._on_refused(tenant.name)
+            raise
         except InvalidRequest as error:
             error.param = param if error.param in (None, "prompt", "prompt_ids") else error.param
+            raise
+
+    def require_room(self, scope: Scope) -> None:
+        """Raise `TooMany` where the caller's own limits would refuse even the smallest request. Charges nothing."""
+        tenant = caller_of(scope).tenant
+        try:
+            self._house.gate.require_room(tenant)
+        except TooMany:
+            self._on_refused(tenant.name)
             raise
 
     def _submit(self, tenant: Tenant, prompts: Sequence[Sequence[int]], terms: Terms, call_id: str) -> Job:

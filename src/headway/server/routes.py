@@ -9,6 +9,7 @@ from headway.server.routes_chat import chat_routes
 from headway.server.routes_completions import completion_routes
 from headway.server.routes_models import model_routes, token_routes
 from headway.server.routes_status import figure_routes, probe_routes
+from headway.server.routes_tenants import tenant_routes
 from headway.server.served import Served
 
 
@@ -21,4 +22,5 @@ def all_routes(served: Served, metrics: EngineMetrics) -> list[APIRouter]:
         token_routes(served),
         probe_routes(served),
         figure_routes(served, metrics),
+        tenant_routes(served.accounts),
     ]

@@ -10,11 +10,14 @@ import socket
 from collections.abc import Callable, Generator
 
 import uvicorn
+from fastapi import FastAPI
 
 from headway.errors import BadSetting
+from headway.server.accounts import Accounts
 from headway.server.app import create_app
 from headway.server.config import ServerConfig
 from headway.server.port import ServedEngine
+from headway.server.routes_tenants import reload_tenants
 
 _LAST_WORDS_S = 5  # for answers to be written once the engine has ended every request
 _IDLE_CONNECTION_S = 75
@@ -47,11 +50,15 @@ def serve(
 
     The first signal turns `/ready` to 503 and lets running requests finish within `shutdown_timeout_s`; what is left
     is aborted with its finish reason. A second one calls `quit_now` at once. `on_ready` is told the URL. `listener`
-    comes from `bind`; without it, this binds. The engine is started here and closed at the end.
+    comes from `bind`; without it, this binds. The engine is started here and closed at the end. SIGHUP reads the
+    tenants file again.
     """
     sock = listener or bind(config)
-    web = _Web(_uvicorn_config(engine, config))
+    accounts = Accounts.open(config, (config.served_model_names or (engine.model_name,))[0])
+    web = _Web(_uvicorn_config(create_app(engine, config, accounts)))
     with asyncio.Runner(loop_factory=web.config.get_loop_factory()) as runner:
+        if accounts.house.path is not None:
+            runner.get_loop().add_signal_handler(signal.SIGHUP, reload_tenants, accounts.house)
         runner.run(_run(engine, config, web, sock, on_ready, quit_now))
 
 
@@ -63,9 +70,9 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _uvicorn_config(engine: ServedEngine, config: ServerConfig) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
-        create_app(engine, config),
+        app,
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -9,21 +9,22 @@ from starlette.types import Scope
 
 from headway.errors import Forbidden, Overloaded, UnknownModel
 from headway.server.access import caller_of
+from headway.server.accounts import Accounts
 from headway.server.body import read_json
 from headway.server.config import ServerConfig
 from headway.server.desk import Desk
 from headway.server.port import ServedEngine
 from headway.server.schema import BodyType, parse
 from headway.server.texts import Texts
-from headway.tenancy import House, Tenant
+from headway.tenancy import Tenant
 
 
 class Served:
     """One engine, how it is served, and for whom."""
 
-    def __init__(self, engine: ServedEngine, config: ServerConfig, house: House) -> None:
-        self.engine, self.config, self.house = engine, config, house
-        self.desk = Desk(engine, house)
+    def __init__(self, engine: ServedEngine, config: ServerConfig, accounts: Accounts) -> None:
+        self.engine, self.config, self.accounts = engine, config, accounts
+        self.desk = Desk(engine, accounts.house, accounts.book.refused)
         self.texts = Texts(engine)
         self.model_names = config.served_model_names or (engine.model_name,)
         self.created = int(time.time())
@@ -55,7 +56,7 @@ class Served:
 
         Charges nothing.
         """
-        self.house.gate.require_room(caller_of(scope).tenant)
+        self.desk.require_room(scope)
         if not self.engine.is_ready:
             raise Overloaded("this server is loading or shutting down; try again or elsewhere", retry_after_s=5.0)
 

@@ -9,10 +9,14 @@ from headway.tenancy.gate import Ask, Gate, Ticket
 from headway.tenancy.house import House, tier_of
 from headway.tenancy.keys import KeyRing, digest, new_key
 from headway.tenancy.roster import Roster
+from headway.tenancy.store import UsageStore, open_store
 from headway.tenancy.tenant import OPEN_TENANT, Key, KvShare, Limits, ServiceClass, Tenant
+from headway.tenancy.usage import Usage, UsageBook, UsageKey
+from headway.tenancy.writer import PERIOD_S, UsageWriter
 
 __all__ = [
     "OPEN_TENANT",
+    "PERIOD_S",
     "Ask",
     "Bucket",
     "Gate",
@@ -25,7 +29,13 @@ __all__ = [
     "ServiceClass",
     "Tenant",
     "Ticket",
+    "Usage",
+    "UsageBook",
+    "UsageKey",
+    "UsageStore",
+    "UsageWriter",
     "digest",
     "new_key",
+    "open_store",
     "tier_of",
 ]

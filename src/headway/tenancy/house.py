@@ -46,6 +46,10 @@ class House:
         """All tenants by name, as the file has them now."""
         return self._roster.tenants
 
+    def num_running(self) -> dict[str, int]:
+        """Requests in the engine, by tenant."""
+        return {name: self.gate.num_running(tenant) for name, tenant in self.tenants.items()}
+
     def owner(self, key: bytes) -> Tenant | None:
         """Whose key this is; None where nobody's, or no more."""
         return self._ring.owner(key, datetime.now(UTC))

@@ -38,8 +38,8 @@ class SimulatedExecutor:
 
     **Time.** Batches follow each other as through the last stage of a pipeline: a step ends at
     max(now at its launch, end of the step launched before) + `step_time(batch)`, and `result()` moves the clock there.
-    With `in_flight` n the engine launches up to n batches before it waits: a pipeline of n stages whose slowest takes
-    `step_time`.
+    With `in_flight` n the engine launches up to n batches before it waits. With `num_stages` n a batch passes n stages
+    that take `step_time` each, and follows the batch before it through every one: bubbles are where none was ready.
 
     **Tokens.** Token number `wanted` (counted from 1) of a sequence is its smallest end-of-text id, unless `min_tokens`
     still forbids it or `ignore_eos` is set; every other token is a function of sequence id and output position, below
@@ -60,6 +60,7 @@ class SimulatedExecutor:
         *,
         num_host_blocks: int = 0,
         in_flight: int = 1,
+        num_stages: int = 1,
         vocab_size: int = 32_000,
     ) -> None:
         self._capacity = Capacity(
@@ -69,7 +70,8 @@ class SimulatedExecutor:
         self._step_time = step_time
         self._wanted = output_lengths if callable(output_lengths) else output_lengths.get
         self._vocab_size = vocab_size
-        self._last_end_s = clock.now()
+        self._keys: dict[str, int] = {}
+        self._ends_s = [clock.now()] * num_stages
 
     def capacity(self) -> Capacity:
         """As constructed."""
@@ -80,14 +82,17 @@ class SimulatedExecutor:
         for lane in batch.lanes:
             self._check_lane(lane)
         elapsed_s = self._step_time(batch)
-        self._last_end_s = max(self._clock.now(), self._last_end_s) + elapsed_s
+        end_s = self._clock.now()
+        for stage, free_s in enumerate(self._ends_s):
+            end_s = max(end_s, free_s) + elapsed_s
+            self._ends_s[stage] = end_s
         outcome = StepResult(elapsed_s=elapsed_s)
         for lane in batch.lanes:
             for draw in lane.draws:
                 outcome.tokens[draw.seq_id] = [self._token(draw)]
             if lane.prompt_logprobs is not None:
                 outcome.prompt_logprobs[lane.seq_id] = [_CERTAIN] * _num_scored(lane)
-        return Scheduled(outcome, self._last_end_s, self._clock)
+        return Scheduled(outcome, end_s, self._clock)
 
     def swap_out(self, pairs: list[BlockPair]) -> None:
         """Nothing to move; the ids must exist."""
@@ -102,7 +107,9 @@ class SimulatedExecutor:
         self._check_pairs(pairs, self._capacity.num_blocks, self._capacity.num_blocks)
 
     def release(self, seq_ids: list[str]) -> None:
-        """Nothing is kept for a sequence."""
+        """Forget where their tokens came from; it would be found again."""
+        for seq_id in seq_ids:
+            self._keys.pop(seq_id, None)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -115,7 +122,10 @@ class SimulatedExecutor:
             wanted = self._wanted_length(draw)
             if wanted is not None and position + 1 >= wanted:
                 return Token(min(draw.eos_ids), logprobs)
-        token_id = (zlib.crc32(draw.seq_id.encode()) + position * 2_654_435_761) % self._vocab_size
+        key = self._keys.get(draw.seq_id)
+        if key is None:
+            key = self._keys[draw.seq_id] = zlib.crc32(draw.seq_id.encode())
+        token_id = (key + position * 2_654_435_761) % self._vocab_size
         while token_id in draw.eos_ids or token_id in params.stop_token_ids:
             token_id = (token_id + 1) % self._vocab_size
         return Token(token_id, logprobs)

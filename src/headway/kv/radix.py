@@ -3,15 +3,17 @@
     root ── [1 2 3] ──┬── [4 5 6] ── [7 11]        three sequences: 1 2 3 4 5 6 7 11,
                       └── [8 9]                    1 2 3 8 9, and any prefix of them
 
-A node is a run of blocks that nothing branches off within. Whoever uses a block uses all before it, so below
-an idle block all are idle, and the last block of a leaf can always go without leaving others unreachable.
+A node is a run of blocks that nothing branches off within. Whoever uses a block uses all before it, and idles
+its tail first: so a block becomes idle after everything below it, and the order in which blocks became idle is
+at once least recently used first and leaves first. No search for the next victim is needed.
 """
 
 from __future__ import annotations
 
-import heapq
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 
 from headway.kv.prefix import Hit, Trail
 
@@ -43,22 +45,18 @@ class RadixPrefixCache:
     """Finds the longest common prefix of whole blocks; an equal prefix is stored once.
 
     `insert` returns the blocks already there, and the caller changes to them. Eviction takes the least
-    recently used among the last blocks of leaves, in O(log n) each.
+    recently used idle block, which ends a leaf, in constant time.
     """
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
         self._roots: dict[str, _Node] = {}
         self._nodes: dict[int, _Node] = {}  # block -> the node that it lies in
-        self._idle_since: dict[int, int] = {}  # idle block -> count of idlings before its own
-        self._num_idled = 0
-        # Idle last blocks of leaves, oldest first. An entry goes stale when its block is used, evicted or no
-        # longer last; it is dropped when it comes up.
-        self._heap: list[tuple[int, int]] = []
+        self._idle: OrderedDict[int, None] = OrderedDict()
 
     @property
     def num_idle(self) -> int:
-        return len(self._idle_since)
+        return len(self._idle)
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
         """Walk down as far as the tokens go the same way."""
@@ -94,39 +92,36 @@ class RadixPrefixCache:
         return [*found, *block_ids[fresh:]]
 
     def use(self, block_ids: Sequence[int]) -> None:
-        """Take the blocks off the list of idle ones."""
+        """Take the blocks out of the queue for eviction."""
         for block in block_ids:
-            del self._idle_since[block]
+            del self._idle[block]
 
     def idle(self, block_ids: Sequence[int]) -> None:
-        """List the blocks as idle, later ones as more recently used."""
+        """Put the blocks at the end of the queue for eviction."""
         for block in block_ids:
             assert block in self._nodes, f"block {block} is not cached"
-            assert block not in self._idle_since, f"block {block} is idle already"
-            self._idle_since[block] = self._num_idled
-            self._num_idled += 1
-            self._offer(block)
-        if len(self._heap) > 2 * len(self._idle_since) + 64:
-            self._heap = [entry for entry in self._heap if self._is_candidate(*entry)]
-            heapq.heapify(self._heap)
+            assert block not in self._idle, f"block {block} is idle already"
+            self._idle[block] = None
 
     def holds(self, block: int) -> bool:
         """Whether the block lies in a tree."""
         return block in self._nodes
 
     def evict(self, num: int) -> list[int]:
-        """Forget the oldest idle block that ends a leaf, `num` times."""
-        evicted: list[int] = []
-        while len(evicted) < num and self._heap:
-            since, block = heapq.heappop(self._heap)
-            if self._is_candidate(since, block):
-                self._remove_last(self._nodes[block])
-                evicted.append(block)
+        """Forget the first `num` blocks of the queue, each the end of a leaf by then."""
+        evicted = []
+        for _ in range(min(num, len(self._idle))):
+            block, _ = self._idle.popitem(last=False)
+            node = self._nodes[block]
+            is_last = node.block_ids[-1] == block and not node.children
+            assert is_last, f"block {block} went before those behind it"
+            self._remove_last(node)
+            evicted.append(block)
         return evicted
 
     def forget(self, block: int) -> list[int]:
         """Cut the tree before a used block. All blocks behind it are idle and are returned, leaves first."""
-        assert block not in self._idle_since, f"block {block} is idle: it cannot be written to"
+        assert block not in self._idle, f"block {block} is idle: it cannot be written to"
         gone: list[int] = []
         for node in reversed(list(_subtree(self._nodes[block]))):
             while node.block_ids:
@@ -134,17 +129,18 @@ class RadixPrefixCache:
                 self._remove_last(node)
                 if last == block:
                     return gone
+                del self._idle[last]
                 gone.append(last)
         raise AssertionError(f"block {block} is not in its node")
 
     def reset(self) -> list[int]:
         """Forget all idle blocks and return them."""
-        return self.evict(len(self._idle_since))
+        return self.evict(len(self._idle))
 
     def check(self) -> None:
-        """Trees, the index of blocks and the candidates for eviction agree."""
+        """Trees, the index of blocks and the queue for eviction agree."""
         seen: dict[int, _Node] = {}
-        candidates = set(self._heap)
+        turn = {block: place for place, block in enumerate(self._idle)}
         for salt, root in self._roots.items():
             assert root.salt == salt, f"the root of {salt!r} is for {root.salt!r}"
             assert root.children, f"the tree of {salt!r} is empty"
@@ -153,15 +149,9 @@ class RadixPrefixCache:
                 _check_node(node, self._block_size)
                 assert not seen.keys() & set(node.block_ids), "a block lies in two nodes"
                 seen |= dict.fromkeys(node.block_ids, node)
-                is_idle = [block in self._idle_since for block in node.block_ids]
-                assert is_idle == sorted(is_idle), f"{node.block_ids}: an idle block stands before a used one"
-                if is_idle and is_idle[-1]:
-                    below = [child.block_ids[0] in self._idle_since for child in node.children.values()]
-                    assert all(below), f"{node.block_ids}: idle before a used block"
-                    entry = self._idle_since[node.block_ids[-1]], node.block_ids[-1]
-                    assert node.children or entry in candidates, f"leaf {node.block_ids} would never be evicted"
+                _check_turns(node, turn)
         assert seen == self._nodes, "the index of blocks and the trees differ"
-        assert self._idle_since.keys() <= seen.keys(), "an idle block lies in no tree"
+        assert self._idle.keys() <= seen.keys(), "an idle block lies in no tree"
 
     def _key(self, tokens: Sequence[int], position: int) -> Key:
         size = self._block_size
@@ -205,30 +195,15 @@ class RadixPrefixCache:
         node.block_ids += block_ids
 
     def _remove_last(self, node: _Node) -> None:
-        """Forget the last block of a leaf, and the leaf with its last block; what ends there now may be evicted."""
-        block = node.block_ids.pop()
+        """Forget the last block of a leaf, and with its last block the leaf, with its last leaf the tree."""
+        del self._nodes[node.block_ids.pop()]
         key = node.keys.pop()
-        del self._nodes[block]
-        self._idle_since.pop(block, None)
-        if not node.block_ids and node.parent is not None:
-            node = node.parent
-            del node.children[key]
-            if not node.children and node.parent is None:
-                del self._roots[node.salt]
-        if node.block_ids:
-            self._offer(node.block_ids[-1])
-
-    def _offer(self, block: int) -> None:
-        """List the block for eviction if it is idle and ends a leaf."""
-        since = self._idle_since.get(block)
-        if since is not None and self._is_candidate(since, block):
-            heapq.heappush(self._heap, (since, block))
-
-    def _is_candidate(self, since: int, block: int) -> bool:
-        if self._idle_since.get(block) != since:
-            return False
-        node = self._nodes[block]
-        return not node.children and node.block_ids[-1] == block
+        if node.block_ids or node.parent is None:
+            return
+        parent = node.parent
+        del parent.children[key]
+        if not parent.children and parent.parent is None:
+            del self._roots[parent.salt]
 
 
 def _subtree(node: _Node) -> Iterator[_Node]:
@@ -248,3 +223,14 @@ def _check_node(node: _Node, block_size: int) -> None:
         assert child.parent is node, f"{child.block_ids} has the wrong parent"
         assert child.start == node.stop, f"{child.block_ids} starts at {child.start}, not {node.stop}"
         assert child.keys[0] == key, f"{child.block_ids} hangs under the wrong key"
+
+
+def _check_turns(node: _Node, turn: dict[int, int]) -> None:
+    """Whatever is idle is evicted after all that lies below it; `turn` is the place in the queue."""
+    if not node.block_ids:
+        return
+    children = ((node.block_ids[-1], child.block_ids[0]) for child in node.children.values())
+    for block, next_block in chain(pairwise(node.block_ids), children):
+        if block in turn:
+            assert next_block in turn, f"block {block} is idle, but {next_block} behind it is used"
+            assert turn[next_block] < turn[block], f"block {block} would go before {next_block} behind it"

@@ -21,7 +21,7 @@ def shape(cache, salt=""):
 def run(cache, tokens, fresh):
     """One request: hit all but the last token, insert with fresh blocks for the rest. Returns its table."""
     hit = cache.match(tokens[:-1], "")
-    idle = [block for block in hit.block_ids if block in cache._idle_since]
+    idle = [block for block in hit.block_ids if block in cache._idle]
     cache.use(idle)
     return cache.insert(tokens, [*hit.block_ids, *fresh], "")
 
@@ -115,18 +115,6 @@ def test_an_empty_tree_is_dropped():
     assert list(cache._roots) == ["user 99"]
 
 
-def test_the_queue_of_candidates_stays_short():
-    """A prefix used over and over leaves no trail of stale entries behind."""
-    cache = RadixPrefixCache(1)
-    cache.insert([1, 2], [1, 2], "")
-    for _ in range(10_000):
-        cache.idle([2, 1])
-        cache.use([1, 2])
-    cache.idle([2, 1])
-    assert len(cache._heap) < 100
-    assert cache.evict(2) == [2, 1]
-
-
 def test_a_very_long_chain_needs_no_recursion():
     """Ten thousand nodes below each other are walked, checked and cut."""
     cache = RadixPrefixCache(1)
@@ -138,16 +126,27 @@ def test_a_very_long_chain_needs_no_recursion():
     assert cache.forget(0) == tokens[:0:-1]
 
 
+def test_idling_the_head_first_is_a_mistake(grown):
+    """The tail of a chain must be older than its head, or eviction would leave it unreachable."""
+    grown.use([101, 102, 103, 108, 109])
+    grown.idle([101, 102, 103, 108, 109])
+    with pytest.raises(AssertionError, match="block 101 would go before 102"):
+        grown.check()
+    with pytest.raises(AssertionError, match="block 101 went before those behind it"):
+        grown.evict(99)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda cache: cache._nodes.pop(109), "index of blocks"),
-        (lambda cache: cache._heap.clear(), "would never be evicted"),
-        (lambda cache: cache._idle_since.update({55: 0}), "an idle block lies in no tree"),
-        (lambda cache: cache._idle_since.pop(105), "idle block stands before a used one"),
-        (lambda cache: cache._idle_since.pop(107) and cache._idle_since.pop(111), "idle before a used block"),
+        (lambda cache: cache._idle.update({55: None}), "an idle block lies in no tree"),
+        (lambda cache: cache._idle.pop(111), "block 107 is idle, but 111 behind it is used"),
+        (lambda cache: cache._idle.pop(104), "block 103 is idle, but 104 behind it is used"),
+        (lambda cache: cache._idle.move_to_end(111), "block 107 would go before 111 behind it"),
+        (lambda cache: cache._idle.move_to_end(108), "block 103 would go before 108 behind it"),
         (lambda cache: cache._nodes[109].keys.pop(), "1 keys"),
-        (lambda cache: cache._nodes[109].block_ids.__setitem__(0, 101), "two nodes"),
+        (lambda cache: cache._nodes[111].block_ids.__setitem__(0, 109), "two nodes"),
         (lambda cache: setattr(cache._nodes[109], "start", 4), "starts at 4, not 3"),
         (lambda cache: setattr(cache._nodes[109], "parent", None), "wrong parent"),
         (lambda cache: cache._roots.update({"x": cache._root("")}), "the root of 'x' is for ''"),

@@ -1,10 +1,16 @@
 """The examples run as they stand, and are short."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
+from headway.sim import run_scene
+from tests.support.scenes import scenes
 from tests.support.tiny_model import write_tiny_gguf
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -40,6 +46,46 @@ async def test_stream(tiny_gguf, capsys):
     """Two streams, each ended once."""
     await load("stream").main(tiny_gguf)
     assert capsys.readouterr().out.count("->") == 2
+
+
+def test_my_policy():
+    """A policy of one's own package, found by PYTHONPATH, does what it says: short prompts first, none cut."""
+    scene = EXAMPLES.parent / "tests" / "tapes" / "scenes" / "short_behind_long.json"
+    command = ["tape", str(scene), "--policy", "my_policy:ShortestPrompt", "--set", "max_num_seqs=1"]
+    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "headway.cli.main", *command],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == (
+        "step   0   1   2   3   4   5   6   7   8\n"
+        "A      .   .   .   .   .   .   .  20   1\n"
+        "B      .   .   .   .   .  18   1   .   .\n"
+        "C      3   1   1   .   .   .   .   .   .\n"
+        "D      .   .   .   4   1   .   .   .   .\n"
+        "free  39  39  38  39  38  35  35  35  34\n"
+    )
+
+
+@given(scene=scenes(with_prefixes=True, with_choices=True))
+def test_my_policy_keeps_the_laws(scene):
+    """Every request ends once, whatever the scene."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        records = run_scene(scene, "my_policy:ShortestPrompt")
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    ended = [name for record in records for name in record.finished]
+    choices = [
+        name
+        for request in scene.requests
+        for name in (request.id, *(f"{request.id}/{choice}" for choice in range(1, request.n)))
+    ]
+    assert sorted(ended) == sorted(choices)
 
 
 @pytest.mark.server

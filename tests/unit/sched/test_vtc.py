@@ -10,6 +10,7 @@ from headway.errors import BadSetting
 from headway.sched import all_params
 from headway.sched.policies.vtc import Vtc
 from headway.sim import load_scene, parse_scene, run_scene
+from tests.support.fairness import backlogs, bound, drift
 
 SCENES = Path(__file__).parents[2] / "tapes" / "scenes"
 
@@ -57,50 +58,11 @@ def test_an_oracle_charges_at_admission():
     assert [step["u"] for step in log[:4]] == [20, 20, 20, 30]
 
 
-@st.composite
-def backlogs(draw):
-    """Two tenants who both always have work: everything arrives at once."""
-    requests = [
-        {
-            "id": f"{tenant}{at}",
-            "prompt": draw(st.integers(1, 12)),
-            "output": draw(st.integers(1, 8)),
-            "tenant": tenant,
-            "weight": 1.0,
-        }
-        for tenant in "uv"
-        for at in range(draw(st.integers(4, 14)))
-    ]
-    draw(st.randoms(use_true_random=False)).shuffle(requests)
-    return parse_scene({"block_size": 4, "num_blocks": draw(st.integers(6, 14)), "requests": requests})
-
-
 @given(scene=backlogs(), budget=st.integers(12, 30))
 def test_backlogged_tenants_are_served_alike(scene, budget):
     """While both have work queued, services differ by at most 2 × max(prompt cost, 2 × tokens that fit the pool)."""
     tape, _ = counters_of(scene, {"max_num_batched_tokens": str(budget)})
-    by_id = {request.id: request for request in scene.requests}
-    started, emitted, served = set(), dict.fromkeys(by_id, 0), {"u": 0.0, "v": 0.0}
-    computed = dict.fromkeys(by_id, 0)
-    longest = max(request.prompt for request in scene.requests)
-    bound = 2 * max(longest, 2 * scene.num_blocks * scene.block_size)
-    spread = [0.0]
-    for record in tape:
-        for name in record.preempted:
-            computed[name] = 0
-        for name, num_tokens in record.grants.items():
-            tenant = by_id[name].tenant
-            if name not in started:
-                started.add(name)
-                served[tenant] += by_id[name].prompt
-            computed[name] += num_tokens
-            if computed[name] >= by_id[name].prompt + emitted[name]:
-                emitted[name] += 1
-                served[tenant] += 2
-        if {by_id[name].tenant for name in by_id.keys() - started} != {"u", "v"}:
-            break
-        spread.append(served["u"] - served["v"])
-    assert max(spread) - min(spread) <= bound
+    assert drift(scene, tape) <= bound(scene)
 
 
 @given(share=st.sampled_from([2, 3]))

@@ -16,8 +16,8 @@ Rank = Callable[[Sequence], tuple[float, ...]]
 def ranking(now_s: float, age_s: float) -> Rank:
     """A key, lowest first: the request's tier less one for each `age_s` waited, then priority, slack, arrival.
 
-    Ageing bounds the wait: after (difference of tiers + 1) × `age_s` a request stands before any newer one of
-    its tenant, whatever their priorities. `age_s` 0 switches it off.
+    Ageing bounds the wait: a request stands before every one that arrives (difference of tiers + 1) × `age_s` or
+    more after it, whatever their priorities and deadlines. `age_s` 0 switches it off.
     """
 
     def rank(seq: Sequence) -> tuple[float, ...]:

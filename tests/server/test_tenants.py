@@ -217,3 +217,64 @@ async def test_without_a_file_everybody_is_one_open_tenant(client, engine):
     await complete(client, None, cache_salt="mine", service_tier="priority")
     request = engine.submitted[-1]
     assert (request.tenant, request.weight, request.cache_salt, request.tier) == ("", 1.0, "mine", Tier.PRIORITY)
+
+
+async def test_the_file_can_be_read_again_by_an_admin(engine, tmp_path, serve):
+    """A new tenant comes in, a bad file is a 400 that changes nothing, and only admins may ask."""
+    path = write_tenants(tmp_path / "tenants.toml", {"acme": "", "root": "admin = true"})
+    client = serve(engine, tenants=path)
+    await complete(client, "new", 401)
+    write_tenants(path, {"acme": "", "root": "admin = true", "new": ""})
+    reload = "/admin/tenants/reload"
+    assert (await client.post(reload)).status_code == 401
+    assert (await client.post(reload, headers=bearer("acme"))).status_code == 403
+    assert (await client.post(reload, headers=bearer("root"))).json() == {"tenants": ["acme", "root", "new"]}
+    await complete(client, "new")
+    path.write_text("[tenants.acme]\nweight = 0")
+    refused = await client.post(reload, headers=bearer("root"))
+    assert (refused.status_code, "tenants.acme.weight" in refused.text) == (400, True)
+    await complete(client, "new")
+    listed = await client.get("/admin/tenants", headers=bearer("root"))
+    cards = {card["name"]: card for card in listed.json()["tenants"]}
+    assert (cards["new"]["used"]["requests"], cards["new"]["num_running"]) == (2, 0)
+    assert "sha256" not in listed.text
+
+
+async def test_management_without_any_key_is_for_programs_on_this_machine(engine, serve):
+    """Loopback with a loopback Host and no Origin: no browser page and no rebound name. Any key closes it."""
+    client = serve(engine)
+    assert (await client.get("/admin/tenants", headers={"host": "localhost:8000"})).status_code == 200
+    for headers in ({"host": "evil.example"}, {"host": "127.0.0.1", "origin": "http://evil.example"}):
+        assert (await client.get("/admin/tenants", headers=headers)).status_code == 403
+    closed = serve(engine, api_keys=("k",))
+    local = {"host": "127.0.0.1"}
+    assert (await closed.get("/admin/tenants", headers=local)).status_code == 401
+    assert (await closed.get("/admin/tenants", headers=local | {"authorization": "Bearer k"})).status_code == 403
+    managed = serve(engine, admin_keys=("boss",))
+    assert (await managed.get("/admin/tenants", headers=local)).status_code == 403
+    assert (await managed.get("/admin/tenants", headers={"authorization": "Bearer boss"})).status_code == 200
+    await complete(managed, None)
+
+
+async def test_an_admin_key_beside_tenants_manages_and_generates_nothing(engine, open_house):
+    """It belongs to no tenant, so there is nobody whose limits would hold."""
+    client = open_house(engine, {"acme": ""}, admin_keys=("boss",))
+    boss = {"authorization": "Bearer boss"}
+    assert (await client.get("/admin/tenants", headers=boss)).status_code == 200
+    assert (await client.post("/v1/completions", json=GOOD, headers=boss)).status_code == 403
+
+
+async def test_tokens_and_requests_per_tenant_are_on_the_page(engine, open_house):
+    """With the label `tenant`; refused ones apart."""
+    client = open_house(engine, {"acme": "requests_per_minute = 1\nrequest_burst = 1"}, metrics_access="open")
+    await complete(client, "acme", max_tokens=4)
+    await complete(client, "acme", 429)
+    page = (await client.get("/metrics")).text
+    for line in (
+        'headway:tenant_tokens_total{kind="prompt",tenant="acme"} 2.0',
+        'headway:tenant_tokens_total{kind="output",tenant="acme"} 4.0',
+        'headway:tenant_requests_total{outcome="ended",tenant="acme"} 1.0',
+        'headway:tenant_requests_total{outcome="refused",tenant="acme"} 1.0',
+        'headway:tenant_requests_running{tenant="acme"} 0.0',
+    ):
+        assert line in page

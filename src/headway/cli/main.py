@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from headway.cli.bench import bench, bench_settings
-from headway.cli.chat import chat
-from headway.cli.collect_env import collect_env
-from headway.cli.complete import complete
-from headway.cli.generate import generate
-from headway.cli.policies import policies
-from headway.cli.serve import serve
-from headway.cli.tape import tape
+from headway.cli.tenants import tenants_app
 from headway.errors import BadModelFile, BadSetting, HeadwayError, InvalidRequest
 
 INTERRUPTED = 130
 BAD_INPUT = 2
 FAILED = 1
+
+COMMANDS = ("serve", "chat", "complete", "generate", "policies", "tape", "usage", "collect_env")
+"""Modules of this package with a function of the same name: a command. Groups and wrappers are added below."""
 
 
 def make_app() -> typer.Typer:
@@ -34,8 +32,9 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_face)
-    for command in (serve, chat, complete, generate, policies, tape, collect_env):
-        app.command()(command)
+    for name in COMMANDS:
+        app.command()(getattr(import_module(f"headway.cli.{name}"), name))
+    app.add_typer(tenants_app())
     app.command(add_help_option=False, context_settings=bench_settings)(bench)
     return app
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +28,44 @@ ApiKeys = Annotated[
         show_default="none needed",
         envvar="HEADWAY_API_KEY",
         metavar="KEY",
+        rich_help_panel=_PANEL,
+    ),
+]
+AdminKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--admin-api-key",
+        help="A key for /admin; repeatable.",
+        show_default="without any keys, programs on this machine need none",
+        envvar="HEADWAY_ADMIN_API_KEY",
+        metavar="KEY",
+        rich_help_panel=_PANEL,
+    ),
+]
+Tenants = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A TOML file of tenants with their keys and limits; read again at SIGHUP.",
+        show_default="everybody is one",
+        rich_help_panel=_PANEL,
+    ),
+]
+UsageStore = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Database for usage per tenant and day: sqlite:///FILE, or any SQLAlchemy URL.",
+        show_default="a file beside the tenants file",
+        rich_help_panel=_PANEL,
+    ),
+]
+MetricsAccess = Annotated[
+    str | None,
+    typer.Option(
+        metavar="open|key|admin",
+        help="Who may read /metrics and /ui.",
+        show_default="open; admin with --tenants",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -86,6 +125,10 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     api_key: ApiKeys = None,
+    admin_api_key: AdminKeys = None,
+    tenants: Tenants = None,
+    usage_store: UsageStore = None,
+    metrics_access: MetricsAccess = None,
     served_model_name: Names = None,
     allowed_origins: Origins = None,
     root_path: RootPath = "",
@@ -104,9 +147,11 @@ def _run(engine: EngineConfig, server: ServerConfig) -> None:
     """Take the port, then load the model, then serve: a port that is taken costs nobody the wait."""
     from headway.cli import summary
     from headway.engine import AsyncLLM
+    from headway.server import check_accounts
     from headway.server.serve import bind
     from headway.server.serve import serve as serve_http
 
+    check_accounts(server)
     with bind(server) as listener:
         with summary.LoadingBar() as bar:
             llm = AsyncLLM.from_config(engine, bar.show)
@@ -123,6 +168,7 @@ def _configs(given: dict[str, Any]) -> tuple[EngineConfig, ServerConfig]:
 
     server = {
         "api_keys": tuple(given["api_key"] or ()),
+        "admin_keys": tuple(given["admin_api_key"] or ()),
         "served_model_names": tuple(given["served_model_name"] or ()),
         "allowed_origins": parse_origins(given["allowed_origins"] or ()),
     }

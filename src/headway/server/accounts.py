@@ -33,6 +33,11 @@ class Accounts:
             self._writer.close()
 
 
+def check_accounts(config: ServerConfig) -> None:
+    """Raise `BadSetting` where the tenants file or the usage store cannot be used: known before a model is loaded."""
+    Accounts.open(config, "")
+
+
 def usage_url(config: ServerConfig) -> str | None:
     """Where usage is kept: as set, else in a file beside the tenants; None without tenants: nowhere."""
     if config.usage_store or config.tenants is None:

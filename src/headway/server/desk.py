@@ -17,6 +17,9 @@ from headway.server.port import ServedEngine
 from headway.server.request_id import request_id, unique
 from headway.tenancy import Ask, House, ServiceClass, Tenant, Ticket, tier_of
 
+EXPECTED_OUTPUT = 256
+"""Tokens of output that are reserved from a token rate for a request whose client named no limit."""
+
 
 class Desk:
     """Takes calls for one engine; `on_refused` is told whose call was refused for now.
@@ -59,7 +62,14 @@ class Desk:
         lengths = tuple(map(len, prompts))
         params = self._bounded(tenant, terms.params, tier, model, max(lengths))
         longest = params.max_tokens or max(1, self._engine.max_model_len - min(lengths))
-        ask = Ask(num_prompts=lengths, max_output=longest, n=params.n, model=model, tier=tier)
+        ask = Ask(
+            num_prompts=lengths,
+            max_output=longest,
+            expected_output=EXPECTED_OUTPUT if terms.params.max_tokens is None else None,
+            n=params.n,
+            model=model,
+            tier=tier,
+        )
         extras = ExtraWords(
             tenant=tenant.name,
             weight=tenant.weight,

@@ -5,6 +5,7 @@ Knows neither HTTP nor the engine: it judges what it is told and counts what it 
 """
 
 from headway.tenancy.bucket import Bucket
+from headway.tenancy.editing import add_key
 from headway.tenancy.gate import Ask, Gate, Ticket
 from headway.tenancy.house import House, tier_of
 from headway.tenancy.keys import KeyRing, digest, new_key
@@ -34,6 +35,7 @@ __all__ = [
     "UsageKey",
     "UsageStore",
     "UsageWriter",
+    "add_key",
     "digest",
     "new_key",
     "open_store",

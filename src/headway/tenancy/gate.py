@@ -16,11 +16,13 @@ from headway.tenancy.tenant import Limits, ServiceClass, Tenant
 class Ask:
     """What one call would use: a request for each of its prompts, `num_prompts` tokens long, each with `n` choices.
 
-    `max_output` is the most that each choice may produce.
+    `max_output` is the most that each choice may produce. `expected_output` is what to reserve for it where its client
+    named no limit, so that a long context does not use up a rate that a short answer leaves untouched.
     """
 
     num_prompts: tuple[int, ...]
     max_output: int
+    expected_output: int | None = None
     n: int = 1
     model: str = ""
     tier: Tier = Tier.DEFAULT
@@ -30,11 +32,12 @@ class Ask:
 
         What is used beyond that is charged when it is known, as a debt that later requests wait for.
         """
-        num_prompt, num_output = sum(self.num_prompts), self.max_output * self.n * len(self.num_prompts)
+        each = self.max_output if self.expected_output is None else min(self.max_output, self.expected_output)
+        num_prompt, num_output = sum(self.num_prompts), each * self.n * len(self.num_prompts)
         if burst is not None:
             num_output = max(0, min(num_output, burst - num_prompt))
-        each = num_output // len(self.num_prompts)
-        return [num + each for num in self.num_prompts]
+        share = num_output // len(self.num_prompts)
+        return [num + share for num in self.num_prompts]
 
 
 class Ticket:

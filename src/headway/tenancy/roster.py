@@ -121,6 +121,7 @@ def _key(table: Table, tenant: str, place: int) -> Key:
     if not _SHA256.fullmatch(digest):
         raise BadSetting(f"{table.where}.sha256 must be 64 hexadecimal digits; `headway tenants add-key` writes them")
     key = Key(id=table.text("id") or f"{tenant}-{place}", sha256=bytes.fromhex(digest), expires=table.moment("expires"))
+    table.moment("created")  # for people
     table.end()
     return key
 

@@ -9,7 +9,7 @@ import typer.main
 from headway import __version__
 from headway.cli.main import make_app
 
-COMMANDS = ["serve", "chat", "complete", "generate", "policies", "tape", "collect-env"]
+COMMANDS = ["serve", "chat", "complete", "generate", "policies", "tape", "usage", "collect-env", "bench", "tenants"]
 
 
 def run(*args, **kwargs):

@@ -16,7 +16,7 @@ from headway.cli.summary import rows
 from headway.engine import EngineConfig, build_engine
 from headway.server import ServerConfig
 
-ELSEWHERE = {"policy_settings", "api_keys", "served_model_names"}  # filled from --set, --api-key, --served-model-name
+ELSEWHERE = {"policy_settings", "api_keys", "admin_keys", "served_model_names"}  # filled from flags that repeat
 NOT_FLAGS = {"max_body_bytes", "saturation", "stall_timeout_s", "log_interval_s"}
 
 

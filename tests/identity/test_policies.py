@@ -1,0 +1,105 @@
+"""Invisible scheduling: under every policy a request's tokens and log probabilities are its solo run's, bit for bit."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from headway.core import Preempted, PreemptMethod, SamplingParams
+from headway.engine import LLM, EngineConfig, build_engine
+from headway.engine.build import with_policy
+from headway.sched import POLICIES
+
+pytestmark = [pytest.mark.model, pytest.mark.native]
+
+NUM_BLOCKS = 26
+HOST_BYTES = 64 << 20
+
+# Policies as they are, and settings that force the kinds of preemption that a default avoids.
+VARIANTS = [
+    *((name, {}) for name in sorted(POLICIES)),
+    ("headway", {"overflow": "0"}),
+    ("headway", {"overflow": "0", "shortage_by_cost": "false"}),
+    ("vllm_v0", {"preemption": "swap", "mode": "prefill_first"}),
+    ("vllm_v0", {"preemption": "recompute", "mode": "chunked"}),
+    ("sarathi_serve", {"guard": "false", "token_budget": "48"}),
+    ("vllm", {"max_num_batched_tokens": "40"}),
+    ("trtllm", {"capacity": "max_utilization"}),
+    ("sglang", {"mixed_chunk": "true"}),
+    ("static", {"variant": "early_return"}),
+]
+
+
+def requests(tokenizer):
+    """Mixed lengths, a prefix that several share, greedy and seeded draws, several choices of one prompt."""
+    rng = random.Random(24)
+    text = "The river ran past the mill, and the miller counted sacks of grain until the light was gone. " * 12
+    ids = tokenizer.encode_text(text)
+    prompts, params = [], []
+    for number in range(24):
+        start = rng.randrange(60)
+        own = ids[start : start + rng.choice([4, 17, 33, 90, 140])]
+        prompts.append([*ids[:48], *own] if number % 3 == 0 else own)
+        sampling = SamplingParams(temperature=0.0, max_tokens=rng.choice([4, 12, 24, 40]), logprobs=1, ignore_eos=True)
+        if number % 4 == 1:
+            sampling = replace(sampling, temperature=0.9, top_p=0.95, seed=number)
+        if number == 6:
+            sampling = replace(sampling, n=2, temperature=1.0, seed=6)
+        params.append(sampling)
+    return prompts, params
+
+
+def outcome(generation):
+    """Everything that must be equal to the last bit."""
+    return [(choice.token_ids, [step.logprob for step in choice.logprobs]) for choice in generation.choices]
+
+
+@pytest.fixture(scope="module")
+def engine(model_path):
+    config = EngineConfig(
+        model=str(model_path),
+        executor="native",
+        num_blocks=NUM_BLOCKS,
+        host_memory=HOST_BYTES,
+        max_model_len=256,
+        max_num_batched_tokens=256,
+        max_num_seqs=16,
+        threads=2,
+    )
+    engine = build_engine(config)
+    yield engine
+    engine.core.executor.close()
+
+
+@pytest.fixture(scope="module")
+def solo(engine):
+    """Each request alone, with nothing cached and the whole prompt in one step."""
+    alone = LLM(engine=with_policy(engine, replace(engine.config, policy="vllm", prefix_cache="none")))
+    prompts, params = requests(engine.tokenizer)
+    return [outcome(alone.generate(ids, one)[0]) for ids, one in zip(prompts, params, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"), VARIANTS, ids=lambda part: part if isinstance(part, str) else "-".join(part.values())
+)
+def test_tokens_are_those_of_the_solo_run(engine, solo, policy, settings):
+    """24 requests in a pool that holds a few: same bits as alone, nothing leaked."""
+    together = with_policy(engine, replace(engine.config, policy=policy, policy_settings=settings))
+    prompts, params = requests(engine.tokenizer)
+    got = [outcome(generation) for generation in LLM(engine=together).generate(prompts, params)]
+    assert got == solo
+    assert together.core.scheduler.kv.num_free == NUM_BLOCKS
+
+
+def test_every_kind_of_preemption_happened(engine):
+    """The variants above are worth something: recompute, swap and partial do occur in them."""
+    seen = set()
+    for policy, settings in (
+        ("vllm", {"max_num_batched_tokens": "40"}),
+        ("vllm_v0", {"preemption": "swap", "mode": "prefill_first"}),
+        ("headway", {"overflow": "0"}),
+    ):
+        together = with_policy(engine, replace(engine.config, policy=policy, policy_settings=settings))
+        together.core.listen(lambda events: seen.update(e.method for e in events if isinstance(e, Preempted)))
+        LLM(engine=together).generate(*requests(engine.tokenizer))
+    assert {PreemptMethod.RECOMPUTE, PreemptMethod.SWAP} <= seen

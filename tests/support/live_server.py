@@ -8,6 +8,7 @@ import threading
 import uvicorn
 
 from headway.server import ServerConfig, create_app
+from headway.server.bounded import BoundedHttp
 
 
 class LiveServer:
@@ -18,7 +19,9 @@ class LiveServer:
         self.sock = socket.create_server(("127.0.0.1", 0))
         self.host, self.port = self.sock.getsockname()[:2]
         self.url = f"http://{self.host}:{self.port}"
-        web = uvicorn.Config(create_app(engine, config), log_config=None, log_level="critical", ws="none")
+        web = uvicorn.Config(
+            create_app(engine, config), http=BoundedHttp, log_config=None, log_level="critical", ws="none"
+        )
         self._web = uvicorn.Server(web)
         self.loop = None
         self._up = threading.Event()

@@ -38,6 +38,10 @@ class BodyTooLarge(InvalidRequest):
     """The body exceeds the server's limit; it was not read to its end."""
 
 
+class HeadTooLarge(InvalidRequest):
+    """The request's line and headers exceed the server's limit."""
+
+
 class WrongMediaType(InvalidRequest):
     """The body is not declared as plain JSON."""
 
@@ -135,6 +139,7 @@ _MISTAKES: dict[type[InvalidRequest], tuple[int, str | None, dict[str, str]]] = 
     Unauthorized: (401, "invalid_api_key", {"WWW-Authenticate": "Bearer"}),
     # The rest of the body is not wanted: with the connection open it would have to be read.
     BodyTooLarge: (413, "request_too_large", {"Connection": "close"}),
+    HeadTooLarge: (431, "request_header_too_large", {"Connection": "close"}),
     WrongMediaType: (415, "unsupported_media_type", {}),
     Unsupported: (400, "unsupported_parameter", {}),
     InvalidRequest: (400, None, {}),

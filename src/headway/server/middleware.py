@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.server.access import Access
+from headway.server.bounded import require_small
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
 from headway.server.request_id import HEADER, name_request, request_id
@@ -61,6 +62,7 @@ class Envelope:
             await send(message)
 
         try:
+            require_small(scope.get("raw_path") or b"", scope.get("query_string", b""), scope["headers"])
             await self._app(scope, receive, named)
         except ClientDisconnect:
             return None

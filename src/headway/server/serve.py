@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from headway.errors import BadSetting
 from headway.server.accounts import Accounts
 from headway.server.app import create_app
+from headway.server.bounded import BoundedHttp
 from headway.server.config import ServerConfig
 from headway.server.port import ServedEngine
 from headway.server.routes_tenants import reload_tenants
@@ -73,6 +74,7 @@ class _Web(uvicorn.Server):
 def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=BoundedHttp,
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -1,0 +1,58 @@
+"""HTTP's own parts kept to a size: a parser buffers them before any application sees a request."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from headway.server.faults import HeadTooLarge, fault_of
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Most bytes of a request's line and headers together."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """uvicorn's protocol that hangs up on a head without end. One that did end is measured by `require_small`."""
+
+    _num_head: int | None = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, and count while the head is still open."""
+        was_open = self._num_head is not None
+        super().data_received(data)
+        if self._num_head is None or not was_open:
+            return
+        self._num_head += len(data)
+        if self._num_head > MAX_HEAD_BYTES and not self.transport.is_closing():
+            body = fault_of(_too_large()).encode()
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            self.transport.close()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """A head is open from the first byte."""
+        self._num_head = 0
+        super().connection_made(transport)
+
+    def on_message_begin(self) -> None:
+        """The next head on the same connection."""
+        self._num_head = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """What follows is a body, which has its own limit."""
+        self._num_head = None
+        super().on_headers_complete()
+
+
+def require_small(path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    """Raise `HeadTooLarge` for a request whose line and headers have more than `MAX_HEAD_BYTES`."""
+    if len(path) + len(query) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
+        raise _too_large()
+
+
+def _too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes")

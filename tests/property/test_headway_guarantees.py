@@ -36,6 +36,24 @@ def test_turns_keep_the_bound_where_arrival_alone_does_not():
     assert drift(scene, run_scene(scene, "headway", {**settings, "fair": "false"})) > bound(scene)
 
 
+@given(scene=backlogs(), budget=st.integers(4, 30), short=st.integers(1, 12))
+def test_the_short_lane_adds_no_more_than_its_length(scene, budget, short):
+    """With the lane, the services of two backlogged tenants drift apart by its length more at most."""
+    settings = {"max_num_batched_tokens": str(budget), "short_prompt_tokens": str(short)}
+    assert drift(scene, run_scene(scene, "headway", settings)) <= bound(scene) + 2 * short
+
+
+def test_a_tenant_of_long_prompts_is_not_left_behind_by_short_ones():
+    """The lane does not let a tenant of short prompts alone outrun one of long prompts alone."""
+    requests = [
+        *({"id": f"u{at}", "prompt": 120, "output": 4, "tenant": "u"} for at in range(12)),
+        *({"id": f"v{at}", "prompt": 4, "output": 4, "tenant": "v"} for at in range(200)),
+    ]
+    scene = parse_scene({"block_size": 4, "num_blocks": 40, "requests": requests})
+    tape = run_scene(scene, "headway", {"max_num_batched_tokens": "16", "short_prompt_tokens": "8"})
+    assert drift(scene, tape) <= bound(scene) + 2 * 8
+
+
 @given(
     old=TERMS, new=TERMS, arrival=st.integers(0, 500), age=st.integers(1, 60), more=st.integers(0, 500), at=st.data()
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headway.core import Grant, Place, Preemption, PreemptMethod, Requeue, Sequence, StepPlan
+from headway.core import Grant, Hold, Place, Preemption, PreemptMethod, Requeue, Sequence, StepPlan
 from headway.sched.view import View
 
 NO_LIMIT = 1 << 62
@@ -131,7 +131,8 @@ def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, vi
             budget.num_seqs += loser.num_branches
             if loser is seq:
                 return
-        grant(plan, budget, seq, wanted)
+        plan.grants.append(Grant(seq, wanted))
+        budget.num_tokens -= wanted
         at += 1
 
 
@@ -153,13 +154,16 @@ def admit(
     """
     for seq in queue:
         if budget.num_tokens <= 0 or budget.num_seqs < seq.num_branches:
+            plan.limit = Hold.TOKENS if budget.num_tokens <= 0 else Hold.SEQUENCES
             return
         wanted = chunk(seq, budget.num_tokens)
         if wanted <= 0:
             continue
         if not fits(seq) or not view.ledger.take(seq, wanted, reserve(seq)):
+            plan.limit = Hold.KV
             return
         if view.ledger.num_free < watermark_blocks:
+            plan.limit = Hold.KV
             view.ledger.give_back(seq)
             return
         budget.num_seqs -= seq.num_branches

@@ -48,6 +48,7 @@ class Policy:
     source: ClassVar[str]
     honours_priority: ClassVar[bool] = False
     honours_tier: ClassVar[bool] = False
+    honours_weight: bool = False
 
     def limits(self) -> PlanLimits:
         """What its plans keep to; every plan is checked against it."""

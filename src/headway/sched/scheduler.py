@@ -34,7 +34,7 @@ from headway.sched.handover import catch_up
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 from headway.sched.stepping import Stepper
-from headway.sched.validate import check_plan
+from headway.sched.validate import binding_limit, check_plan
 from headway.sched.view import View
 
 StopRule = Callable[[Sequence], FinishReason | None]
@@ -128,6 +128,8 @@ class Scheduler:
             self._reject(plan, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
         record.notes = plan.notes
+        if queues.waiting:
+            record.limit, record.held = binding_limit(plan, self._limits, queues, self.kv), plan.held
         record.queued = QueueSizes(len(queues.running), len(queues.waiting), len(queues.swapped))
         return batch if batch.lanes or batch.swap_out or batch.num_wasted_rows else None
 

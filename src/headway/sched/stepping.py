@@ -96,7 +96,7 @@ class Stepper:
                 self._queues.move(seq, Place.SWAPPED)
                 record.swapped_out.append(seq.id)
         seq.num_preemptions += 1
-        events.append(Preempted(seq.id, seq.request.id, entry.method, record.start_s))
+        events.append(Preempted(seq.id, seq.request.id, entry.method, record.start_s, entry.price_s))
 
     def _wait_again(self, seq: Sequence, requeue: Requeue) -> None:
         if requeue is Requeue.FRONT:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from headway.core import Place, StepPlan
+from headway.core import Hold, Place, StepPlan
 from headway.errors import PolicyFault
+from headway.kv import KVCache
 from headway.sched.policy import PlanLimits
+from headway.sched.queues import Queues
 from headway.sched.view import View
 
 
@@ -63,3 +65,17 @@ def _check_totals(plan: StepPlan, limits: PlanLimits, policy: str) -> None:
     if limits.decodes_exempt and all(grant.num_tokens == 1 for grant in plan.grants):
         return
     raise PolicyFault(policy, f"{plan.num_tokens} tokens granted, budget {limits.max_tokens}")
+
+
+def binding_limit(plan: StepPlan, limits: PlanLimits, queues: Queues, kv: KVCache) -> Hold:
+    """What kept those who still wait after a step: what the policy says, else the first limit that is reached."""
+    if plan.limit is not None:
+        return plan.limit
+    if limits.max_tokens is not None and plan.num_tokens >= limits.max_tokens:
+        return Hold.TOKENS
+    num_running = len(queues.running)
+    if limits.max_seqs is not None and num_running + queues.waiting[0].num_branches > limits.max_seqs:
+        return Hold.SEQUENCES
+    if plan.preemptions or kv.num_free < kv.blocks_for(queues.waiting[0].num_pending):
+        return Hold.KV
+    return Hold.POLICY

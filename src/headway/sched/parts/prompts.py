@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.core import Sequence, StepPlan
+from headway.core import Hold, Sequence, StepPlan
 from headway.sched.fill import Budget, capped, grant
 from headway.sched.parts.admission import PeakGate
 from headway.sched.parts.fairness import VirtualCounters
@@ -44,16 +44,18 @@ class PromptPass:
         started = [seq for seq in view.running if is_prefilling(seq) and seq.id not in gone]
         self._started = sorted(started, key=rules.rank)
         self._granted: set[str] = set()
+        self._least_served = self._least(rules.counters)
 
     def run(self) -> None:
         """Fill the budget."""
         whole = self._budget.num_tokens
         if whole <= 0:
+            self._plan.limit = Hold.TOKENS
             return
         if any(not self._is_short(seq) for seq in self._started):
             half = whole // 2
             self._budget.num_tokens = half
-            self._fill(self._is_short)
+            self._fill(self._may_pass)
             self._budget.num_tokens += whole - half
         self._fill(_anyone)
 
@@ -63,17 +65,27 @@ class PromptPass:
                 num = min(capped(seq.num_pending, self._rules.chunk_cap), self._budget.num_tokens)
                 if self._view.ledger.take(seq, num):
                     self._grant(seq, num)
-        if self._rules.may_admit and self._budget.num_tokens > 0 and self._budget.num_seqs > 0:
-            self._admit(wants)
+        if self._budget.num_tokens > 0 and self._budget.num_seqs > 0:
+            self._plan.limit = None if self._rules.may_admit else Hold.KV
+            if self._rules.may_admit:
+                self._admit(wants)
+        if self._budget.num_tokens <= 0:
+            self._plan.limit = Hold.TOKENS
+        elif self._budget.num_seqs <= 0:
+            self._plan.limit = Hold.SEQUENCES
 
     def _admit(self, wants: Callable[[Sequence], bool]) -> None:
         """New ones in turn; the first wanted one that does not fit ends it, so that nobody overtakes for memory."""
         rules, budget = self._rules, self._budget
         turns = Turns((seq for seq in self._view.waiting if seq.id not in self._granted), rules.rank, rules.counters)
         while budget.num_tokens > 0 and (seq := turns.take()) is not None:
-            if not wants(seq) or self._had_better_wait(seq):
+            if not wants(seq):
+                continue
+            if self._had_better_wait(seq):
+                self._plan.held[seq.id] = Hold.PREFIX_WAIT
                 continue
             if budget.num_seqs < seq.num_branches or not self._let_in(seq):
+                self._plan.limit = Hold.SEQUENCES if budget.num_seqs < seq.num_branches else Hold.KV
                 return
             if rules.counters is not None:
                 turns.charge(rules.counters.prompt_charge(seq.request, seq.num_pending))
@@ -96,6 +108,13 @@ class PromptPass:
             rules.underway.add(seq)
         return True
 
+    def _least(self, counters: VirtualCounters | None) -> float:
+        """Service of the tenant that got least among those with a prompt to compute."""
+        if counters is None:
+            return 0.0
+        tenants = {seq.request.tenant for seq in (*self._started, *self._view.waiting)}
+        return min(map(counters.of, tenants), default=0.0)
+
     def _grant(self, seq: Sequence, num: int) -> None:
         self._granted.add(seq.id)
         grant(self._plan, self._budget, seq, num)
@@ -103,6 +122,16 @@ class PromptPass:
     def _had_better_wait(self, seq: Sequence) -> bool:
         underway = self._rules.underway
         return underway is not None and underway.covers(seq, self._view.ledger.hit(seq).num_tokens)
+
+    def _may_pass(self, seq: Sequence) -> bool:
+        """Whether a short prompt may go before a long one under way: not when its tenant was served more by far.
+
+        Otherwise a tenant of short prompts would take half of every step from one of long prompts, for ever.
+        """
+        counters = self._rules.counters
+        if not self._is_short(seq):
+            return False
+        return counters is None or counters.of(seq.request.tenant) - self._least_served <= self._rules.short_tokens
 
     def _is_short(self, seq: Sequence) -> bool:
         return seq.num_pending <= self._rules.short_tokens or not self._rules.short_tokens

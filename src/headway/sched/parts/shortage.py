@@ -83,5 +83,5 @@ def _carry_out(view: View, plan: StepPlan, offer: _Offer) -> bool:
         case PreemptMethod.PARTIAL:
             view.ledger.give_back(seq, offer.keep_tokens)
     plan.grants = [grant for grant in plan.grants if grant.seq is not seq]
-    plan.preemptions.append(Preemption(seq, offer.method, keep_tokens=offer.keep_tokens))
+    plan.preemptions.append(Preemption(seq, offer.method, keep_tokens=offer.keep_tokens, price_s=offer.cost_s))
     return True

@@ -75,9 +75,14 @@ class StepTimeModel:
         return int(spare / per_token) if per_token > 0 else 1 << 30
 
     def efficient_tokens(self, share: float) -> int:
-        """Fewest tokens of a step at which its tokens per second reach `share` of the most that is possible."""
+        """Fewest tokens of a step at which its tokens per second reach `share` of the most that is possible.
+
+        The most itself (a share of 1) is reached by no finite step.
+        """
         fixed, per_token = self._coefficients[:2]
-        return int(fixed / per_token * share / (1.0 - share)) + 1 if per_token > 0 else 1 << 30
+        if share >= 1.0 or per_token <= 0:
+            return 1 << 30
+        return int(fixed / per_token * share / (1.0 - share)) + 1
 
     def _solve(self) -> None:
         found = self._coefficients

@@ -36,7 +36,7 @@ class HeadwayParams:
     long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
     kv_cache_utilization_limit: float = param(1.0, "share of the blocks that admission may plan to fill")
     itl_target_ms: float = param(0.0, "P99 inter-token latency to keep; 0 = smallest steps at full throughput")
-    efficiency: float = param(0.9, "share of the greatest throughput that steps must reach when there is no target")
+    efficiency: float = param(0.9, "share of the greatest throughput that steps must reach without a target; 1 = part off")
     overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")
     age_s: float = param(10.0, "seconds of waiting that outweigh one service tier and any priority; 0 = no ageing")
@@ -52,7 +52,7 @@ class HeadwayParams:
             at_least(name, getattr(self, name), 0)
         between("kv_cache_utilization_limit", self.kv_cache_utilization_limit, 0.05, 1.0)
         between("itl_target_ms", self.itl_target_ms, 0.0, 1e6)
-        between("efficiency", self.efficiency, 0.1, 0.99)
+        between("efficiency", self.efficiency, 0.1, 1.0)
         between("overflow", self.overflow, 0.0, 0.5)
         between("age_s", self.age_s, 0.0, 1e6)
 
@@ -78,6 +78,7 @@ class Headway(Policy):
         self.meter = StepMeter(self._controller)
         self.counters = VirtualCounters() if params.fair else None
         self.lengths = OutputLengths()
+        self.honours_weight = params.fair
 
     def limits(self) -> PlanLimits:
         """Token budget and sequence cap."""

@@ -55,6 +55,8 @@ class Vtc(Wrapper):
     )
     source = "Fairness in serving large language models, OSDI'24 (ALGORITHMS §15)"
 
+    honours_weight = True
+
     def __init__(self, params: VtcParams, base: Policy) -> None:
         if base.reorders():
             raise BadSetting(f"base is {params.base!r}, which orders its queue itself; vtc's order would be lost")

@@ -7,13 +7,14 @@ from headway.bench.http import HttpSettings, HttpTarget
 from headway.bench.inprocess import EngineTarget
 from headway.bench.plan import RunPlan
 from headway.bench.progress import Progress
-from headway.bench.prompts import IdCalls, TextCalls, WordEncoder
+from headway.bench.prompts import CallMaker, IdCalls, TextCalls, WordEncoder
 from headway.bench.runner import Runner
 from headway.bench.target import Broken, Call, Chunk, Closing, Opened, Refused, Target, Unauthorized, Unreachable
 
 __all__ = [
     "Broken",
     "Call",
+    "CallMaker",
     "Chunk",
     "Closing",
     "EngineTarget",

@@ -53,20 +53,20 @@ def _times(chunks: Sequence[Chunk], num_output: int) -> list[float]:
 
 
 def _shares(chunks: Sequence[Chunk], num_output: int) -> list[int]:
-    """Tokens of each chunk. Where they are not listed: at least one each, the others by length of text.
+    """Tokens of each chunk. Where they are not listed: by length of text, at least one each.
 
     Largest remainders, so that the sum is exact.
     """
     listed = [chunk.num_tokens or 0 for chunk in chunks]
     if sum(listed) == num_output:
         return listed
-    spare = num_output - len(chunks)
-    if spare == 0:
-        return [1] * len(chunks)
     sizes = [max(1, len(chunk.text)) for chunk in chunks]
-    quotas = [spare * size / sum(sizes) for size in sizes]
-    shares = [int(quota) for quota in quotas]
-    by_remainder = sorted(range(len(chunks)), key=lambda at: shares[at] - quotas[at])
-    for at in by_remainder[: spare - sum(shares)]:
-        shares[at] += 1
-    return [share + 1 for share in shares]
+    quotas = [num_output * size / sum(sizes) for size in sizes]
+    shares = [max(1, int(quota)) for quota in quotas]
+    while (missing := num_output - sum(shares)) > 0:
+        by_remainder = sorted(range(len(chunks)), key=lambda at: shares[at] - quotas[at])
+        for at in by_remainder[:missing]:
+            shares[at] += 1
+    while sum(shares) > num_output:  # many small chunks got their one token: the largest give
+        shares[max(range(len(chunks)), key=lambda at: shares[at] - quotas[at] if shares[at] > 1 else -1.0)] -= 1
+    return shares

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from headway.bench.lanes import Lanes
 from headway.bench.prometheus import read_counters
 from headway.bench.sse import DONE, EventParser, Said, message_of, read_event
 from headway.bench.target import Broken, Call, Chunk, Closing, Opened, Piece, Refused, Unauthorized, Unreachable
@@ -76,8 +77,7 @@ class HttpTarget:
             base_url=self.base_url,
             headers=headers,
             timeout=httpx.Timeout(settings.request_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=300.0),
-            transport=transport,
+            transport=transport or Lanes(),
         )
 
     async def check(self) -> None:

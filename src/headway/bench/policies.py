@@ -3,69 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
+from headway.bench.contest import Contest, Heat, Standings, rounds
 from headway.bench.inprocess import EngineTarget
-from headway.bench.mixed import MixedLoad
 from headway.bench.plan import RunPlan
 from headway.bench.progress import Progress
-from headway.bench.prompts import IdCalls
+from headway.bench.prompts import CallMaker, IdCalls
 from headway.bench.runner import Runner
-from headway.bench.score import Score, middle, score, sustained_rate
+from headway.bench.score import Score, score, sustained_rate
 from headway.engine import Engine, with_policy
 from headway.errors import BadSetting
 from headway.report import RunRecord
-from headway.workload import PromptMaker
 
 BASELINE = "vllm"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """Who runs on what. `settings` are `--set` texts by policy; those under "" go to every policy that knows them.
-
-    `factors` are arrival rates as shares of `base_rate`, which is what `vllm` sustains here where it is None.
-    """
-
-    policies: Sequence[str]
-    load: MixedLoad = field(default_factory=MixedLoad)
-    factors: Sequence[float] = (1.2, 0.8)
-    repeats: int = 5
-    base_rate: float | None = None
-    timeout_s: float | None = None
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
-    """One run of the contest: a policy, a share of the base rate, a round."""
-
-    policy: str
-    factor: float
-    repeat: int
-    number: int = 0
-    num_heats: int = 0
-
-
-@dataclass(slots=True)
-class Standings:
-    """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second."""
-
-    base_rate: float = 0.0
-    scores: dict[tuple[float, str], list[Score]] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    is_complete: bool = False
-
-    def middles(self, factor: float) -> dict[str, Score]:
-        """The median of each policy's figures at one rate."""
-        return {policy: middle(scores) for (at, policy), scores in self.scores.items() if at == factor}
 
 
 class Arena:
     """Runs a contest on one built engine: its model, executor and limits for all, a fresh cache for each run.
 
-    `on_progress` hears of the heat in progress, `on_record` of each finished one.
+    `on_progress` hears of the heat in progress, `on_record` of each finished one. `make_calls` makes a run's prompts
+    from its seed, if not of common words.
     """
 
     def __init__(
@@ -73,10 +32,12 @@ class Arena:
         engine: Engine,
         contest: Contest,
         *,
+        make_calls: Callable[[int], CallMaker] | None = None,
         on_progress: Callable[[Heat, Progress], None] | None = None,
         on_record: Callable[[Heat, RunRecord, Score], None] | None = None,
     ) -> None:
         self._engine, self._contest = engine, contest
+        self._make_calls = make_calls or (lambda salt: IdCalls.made_up(engine.tokenizer, salt))
         self._on_progress, self._on_record = on_progress, on_record
         self.standings = Standings()
 
@@ -115,7 +76,7 @@ class Arena:
         contest = self._contest
         workload = contest.load.workload(rate, heat.repeat)
         plan = RunPlan.of(workload, label=heat.policy, timeout_s=contest.timeout_s)
-        calls = IdCalls(PromptMaker(self._engine.tokenizer, salt=workload.seed))
+        calls = self._make_calls(workload.seed)
         async with EngineTarget(self._under(heat.policy)) as target:
             runner = Runner(
                 target, calls, self._engine.clock, plan, on_progress=lambda progress: self._show(heat, progress)
@@ -144,14 +105,3 @@ class Arena:
     def _show(self, heat: Heat, progress: Progress) -> None:
         if self._on_progress is not None:
             self._on_progress(heat, progress)
-
-
-def rounds(policies: Sequence[str], factors: Sequence[float], repeats: int) -> list[Heat]:
-    """Heats in an order that spreads a machine's slow changes over all policies: each round begins with another."""
-    heats: list[Heat] = []
-    for repeat in range(repeats):
-        for factor in factors:
-            shift = repeat % max(1, len(policies))
-            turn = [*policies[shift:], *policies[:shift]]
-            heats += [Heat(policy=policy, factor=factor, repeat=repeat) for policy in turn]
-    return heats

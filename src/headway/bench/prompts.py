@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headway.bench.target import Call
 from headway.errors import BadSetting
-from headway.workload import PromptMaker, WorkItem
+from headway.workload import Encoder, PromptMaker, WorkItem
 
 
 class CallMaker(Protocol):
@@ -24,6 +24,11 @@ class IdCalls:
 
     def __init__(self, prompts: PromptMaker) -> None:
         self._prompts = prompts
+
+    @classmethod
+    def made_up(cls, tokenizer: Encoder, salt: int) -> IdCalls:
+        """Calls of common words in any order. Raises `BadSetting` for a tokenizer that knows too few."""
+        return cls(PromptMaker(tokenizer, salt=salt))
 
     def call(self, item: WorkItem) -> Call:
         """A call of exactly `num_prompt` ids."""

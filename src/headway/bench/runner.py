@@ -47,7 +47,7 @@ class Runner:
         limit = plan.max_concurrency
         self._gate = asyncio.Semaphore(limit) if limit else contextlib.nullcontext()
         self._book = ProgressBook(plan.num_total)
-        self._records: list[RequestRecord] = []
+        self._records: dict[int, RequestRecord] = {}  # by order of sending
         self._lag_s: list[float] = []
         self._num_held = 0
         self._num_unreachable = 0
@@ -70,9 +70,9 @@ class Runner:
         await self._run_all(client, itertools.chain([first] if first else [], items), start_s)
         duration_s = self._clock.now() - start_s
         after = {} if self._stopped_by else await self._target.counters()
-        self._records.sort(key=lambda record: record.intended_s)
+        by_sending = [record for _, record in sorted(self._records.items())]
         return RunRecord(
-            requests=self._records,
+            requests=sorted(by_sending, key=lambda record: record.intended_s),
             duration_s=duration_s,
             label=self._plan.label,
             started_at=started_at,
@@ -141,9 +141,10 @@ class Runner:
             async with self._gate:
                 self._num_held -= 1
                 self._book.num_sent += 1
+                place = self._book.num_sent
                 record, error = await client.send(item, call, intended_s)
             record = replace(record, weight=self._plan.weights.get(item.tenant, 1.0))
-            self._records.append(record)
+            self._records[place] = record
             self._book.add(record)
             self._judge(error)
             if self._is_over.is_set() or self._stopped_by:

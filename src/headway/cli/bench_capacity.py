@@ -16,7 +16,7 @@ from headway.cli.workload_flags import Asked
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.bench.capacity import Attain, Capacity, Search, Trial
+    from headway.bench.capacity import Capacity, Search, Trial
     from headway.report import Grid
     from headway.workload import Workload
 
@@ -75,12 +75,13 @@ def capacity(
 
 def _run(asked: Asked, given: dict[str, Any]) -> int:
     from headway.bench.capacity import Search, find_capacity
+    from headway.cli.capacity_runs import engine, server
 
     names = ("goal", "start_rate", "max_rate", "tolerance", "repeats")
     search = Search(**{name: given[name] for name in names})
     workload = asked.load(options.late_counter(given["tokenizer"] or given["model"]), {"rate": str(search.start_rate)})
     _require_slo(workload)
-    attain, close = _server(asked, given) if given["url"] else _engine(asked, given)
+    attain, close = server(asked, given) if given["url"] else engine(asked, given)
     try:
         found = asyncio.run(find_capacity(attain, search, _log))
     finally:
@@ -93,51 +94,6 @@ def _require_slo(workload: Workload) -> None:
         raise BadSetting("a closed loop has no rate to search for; leave --users out")
     if all(item.slo.is_empty and item.deadline_s is None for item in workload.items()):
         raise BadSetting("no request has an SLO to meet; give one, such as --goodput ttft:500 --goodput tpot:50")
-
-
-def _server(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Any]:
-    from headway.cli.bench_screen import Screen
-    from headway.cli.bench_serve import measure_server
-
-    tokenizer = options.open_tokenizer(given["tokenizer"])
-    screen = Screen()
-
-    async def attain(rate: float, repeat: int) -> float:
-        workload = _at(asked, given, rate, repeat)
-        return _attainment(await measure_server(workload, tokenizer, given, screen))
-
-    return attain, lambda: None
-
-
-def _engine(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Any]:
-    from headway.cli.bench_offline import measure_engine
-    from headway.cli.bench_screen import Screen
-    from headway.engine import with_policy
-
-    engine = options.build_local(given)
-    screen = Screen()
-
-    async def attain(rate: float, repeat: int) -> float:
-        workload = _at(asked, given, rate, repeat)
-        return _attainment(await measure_engine(workload, with_policy(engine, engine.config), given, screen))
-
-    return attain, engine.core.executor.close
-
-
-def _at(asked: Asked, given: dict[str, Any], rate: float, repeat: int) -> Workload:
-    """The workload at a rate; each repeat has a seed of its own."""
-    seed = int(asked.flags.get("seed") or 0) + repeat
-    count_tokens = options.late_counter(given["tokenizer"] or given["model"])
-    return asked.load(count_tokens, {"rate": repr(rate), "seed": str(seed)})
-
-
-def _attainment(run: Any) -> float:  # noqa: ANN401  # a RunRecord; its module is imported when the command runs
-    """The share within the SLO. A run that was cancelled has none."""
-    from headway.report import measure
-
-    if not run.is_complete:
-        raise asyncio.CancelledError
-    return measure(run).total.attainment or 0.0
 
 
 def _log(trial: Trial) -> None:

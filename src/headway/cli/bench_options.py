@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +13,7 @@ import typer
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.bench import HttpSettings, RunPlan
+    from headway.bench import CallMaker, HttpSettings, RunPlan
     from headway.engine import Engine
     from headway.models import Tokenizer
     from headway.workload import Encoder, PromptMaker, Workload
@@ -165,6 +165,18 @@ def prompt_maker(workload: Workload, encoder: Encoder, given: Mapping[str, Any])
     return PromptMaker(encoder, salt=salt, texts=texts.read(), fit=texts.fit)
 
 
+def server_calls(workload: Workload, tokenizer: Tokenizer | None, given: dict[str, Any]) -> CallMaker:
+    """Prompts as text, or as ids where the user wants them and their tokenizer is known."""
+    from headway.bench import IdCalls, TextCalls, WordEncoder
+
+    prompts = prompt_maker(workload, tokenizer or WordEncoder(), given)
+    if not given["send_ids"]:
+        return TextCalls(prompts)
+    if tokenizer is None or given["endpoint"] != "completions":
+        raise BadSetting("--send-ids needs --tokenizer, and goes with --endpoint completions only")
+    return IdCalls(prompts)
+
+
 def open_tokenizer(name: str | None) -> Tokenizer | None:
     """The tokenizer of a model, without its weights."""
     if name is None:
@@ -218,6 +230,19 @@ def _json_object(flag: str, text: str | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadSetting(f"{flag} is {text}; it must be a JSON object")
     return found
+
+
+def settings_by_policy(texts: Iterable[str], policies: Sequence[str]) -> dict[str, dict[str, str]]:
+    """`POLICY.KEY=VALUE` texts as `--set` settings of each policy. Raises `BadSetting`."""
+    from headway.cli.values import parse_settings
+
+    chosen: dict[str, dict[str, str]] = {}
+    for key, value in parse_settings(texts).items():
+        policy, dot, name = key.rpartition(".")
+        if not dot or policy not in policies:
+            raise BadSetting(f"--set {key}: write POLICY.KEY=VALUE, with one of {', '.join(policies)}")
+        chosen.setdefault(policy, {})[name] = value
+    return chosen
 
 
 def build_local(given: Mapping[str, Any]) -> Engine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,10 +14,7 @@ from headway.cli.output import print_json
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.bench.policies import Contest, Standings
-    from headway.bench.score import Score
-    from headway.engine import Engine
-    from headway.report import Grid
+    from headway.bench.contest import Contest
 
 _LOAD = "Workload"
 
@@ -78,30 +74,31 @@ def policies(
 
 def _run(given: dict[str, Any]) -> int:
     from headway.bench.policies import Arena
+    from headway.cli import bench_standings as standing
     from headway.cli.bench_screen import Screen
     from headway.cli.output import notices, results
 
     names = _names(given["only"])
     engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
-    contest = _contest(given, names, engine)
+    contest = _contest(given, names, engine.limits.max_model_len)
     try:
         with Screen() as screen:
             arena = Arena(
                 engine,
                 contest,
-                on_progress=lambda heat, progress: screen.show(_heading(heat), progress),
-                on_record=lambda heat, _, score: screen.log(_line(heat, score)),
+                on_progress=lambda heat, progress: screen.show(standing.heading(heat), progress),
+                on_record=lambda heat, _, score: screen.log(standing.line(heat, score)),
             )
             standings = asyncio.run(arena.run())
     finally:
         engine.core.executor.close()
     if given["as_json"]:
-        print_json(document(contest, standings, engine))
+        print_json(standing.document(contest, standings, engine))
     else:
         for factor in contest.factors:
             if standings.middles(factor):
-                results().print(grid(standings, factor).to_text(), markup=False, soft_wrap=True)
-                for claim in verdict(standings, factor):
+                results().print(standing.grid(standings, factor).to_text(), markup=False, soft_wrap=True)
+                for claim in standing.verdict(standings, factor):
                     results().print(f"  {'yes' if claim['holds'] else 'no '}  {claim['text']}", markup=False)
     for policy, reason in standings.skipped.items():
         notices().print(f"{policy} was left out: {reason}", markup=False)
@@ -122,9 +119,9 @@ def _names(only: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _contest(given: Mapping[str, Any], names: list[str], engine: Engine) -> Contest:
+def _contest(given: Mapping[str, Any], names: list[str], context: int) -> Contest:
+    from headway.bench.contest import Contest
     from headway.bench.mixed import MixedLoad
-    from headway.bench.policies import Contest
 
     load = MixedLoad(
         num_requests=given["num_requests"],
@@ -132,7 +129,7 @@ def _contest(given: Mapping[str, Any], names: list[str], engine: Engine) -> Cont
         prompt_p90=given["prompt_p90"],
         output_median=given["output_median"],
         output_p90=given["output_p90"],
-        context=engine.limits.max_model_len,
+        context=context,
         seed=given["seed"],
     )
     load.workload(1.0, 0)  # a law that cannot be is refused now, not after the first run
@@ -143,7 +140,7 @@ def _contest(given: Mapping[str, Any], names: list[str], engine: Engine) -> Cont
         repeats=given["repeats"],
         base_rate=given["base_rate"],
         timeout_s=given["timeout_s"],
-        settings=_settings(given["settings"] or (), names),
+        settings=options.settings_by_policy(given["settings"] or (), names),
     )
 
 
@@ -155,94 +152,3 @@ def _numbers(flag: str, text: str) -> list[float]:
     if not numbers or not all(0 < number < 1e3 for number in numbers):
         raise BadSetting(f"{flag} is {text!r}; it must be numbers above 0 and below 1000 with commas between them")
     return numbers
-
-
-def _settings(texts: list[str] | tuple[str, ...], policies: list[str]) -> dict[str, dict[str, str]]:
-    from headway.cli.values import parse_settings
-
-    chosen: dict[str, dict[str, str]] = {}
-    for key, value in parse_settings(texts).items():
-        policy, dot, name = key.rpartition(".")
-        if not dot or policy not in policies:
-            raise BadSetting(f"--set {key}: write POLICY.KEY=VALUE, with one of {', '.join(policies)}")
-        chosen.setdefault(policy, {})[name] = value
-    return chosen
-
-
-def grid(standings: Standings, factor: float) -> Grid:
-    """The table at one rate, by throughput."""
-    from headway.report import Grid
-
-    middles = standings.middles(factor)
-    num_runs = max(len(scores) for (at, _), scores in standings.scores.items() if at == factor)
-    rows = sorted(middles.items(), key=lambda entry: -entry[1].output_throughput)
-    some = rows[0][1]
-    return Grid(
-        title=f"{factor:g} × the rate that vllm sustains here ({factor * standings.base_rate:.3g} requests/s), "
-        f"median of {num_runs}",
-        columns=[
-            "policy",
-            "tok/s",
-            *("TTFT P50", "P95", "P99 ms"),
-            *("ITL P50", "P99", "max ms"),
-            *("preempt.", "recomp.", "wasted", "failed"),
-        ],
-        rows=[[policy, *_cells(score)] for policy, score in rows],
-        note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens.",
-    )
-
-
-def _cells(score: Score) -> list[float]:
-    return [
-        score.output_throughput,
-        *(score.ttft_p50_ms, score.ttft_p95_ms, score.ttft_p99_ms),
-        *(score.itl_p50_ms, score.itl_p99_ms, score.itl_max_ms),
-        *(score.num_preemptions, score.num_recomputed, score.num_wasted, score.num_failed),
-    ]
-
-
-def verdict(standings: Standings, factor: float) -> list[dict[str, Any]]:
-    """What came of the project's claims at one rate."""
-    from headway.bench.verdict import claims
-
-    return [asdict(claim) for claim in claims(standings.middles(factor))]
-
-
-def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str, Any]:
-    """Everything, for `--json`."""
-    return {
-        "base_rate": standings.base_rate,
-        "is_complete": standings.is_complete,
-        "engine": {"model": engine.name, "executor": engine.config.executor, "threads": engine.threads},
-        "limits": asdict(engine.limits),
-        "workload": asdict(contest.load),
-        "repeats": contest.repeats,
-        "skipped": standings.skipped,
-        "rates": [
-            {
-                "factor": factor,
-                "rate": factor * standings.base_rate,
-                "policies": {policy: asdict(score) for policy, score in standings.middles(factor).items()},
-                "runs": {
-                    policy: [asdict(score) for score in scores]
-                    for (at, policy), scores in standings.scores.items()
-                    if at == factor
-                },
-                "claims": verdict(standings, factor),
-            }
-            for factor in contest.factors
-        ],
-    }
-
-
-def _heading(heat: Any) -> str:  # noqa: ANN401  # a Heat; its module is imported when the command runs
-    where = f"{heat.number}/{heat.num_heats}" if heat.num_heats else "first: what vllm sustains"
-    rate = f" at {heat.factor:g} ×" if heat.num_heats else ""
-    return f"{where}  {heat.policy}{rate}"
-
-
-def _line(heat: Any, score: Score) -> str:  # noqa: ANN401  # as above
-    return (
-        f"{_heading(heat):<32} {score.output_throughput:7.1f} tok/s  TTFT P50 {score.ttft_p50_ms:9.1f} "
-        f"P99 {score.ttft_p99_ms:9.1f} ms  ITL P50 {score.itl_p50_ms:7.1f} P99 {score.itl_p99_ms:8.1f} ms"
-    )

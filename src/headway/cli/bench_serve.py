@@ -10,10 +10,8 @@ from headway.cli import bench_output as out
 from headway.cli import flags
 from headway.cli.bench_screen import Screen
 from headway.cli.workload_flags import Asked
-from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.bench.prompts import CallMaker
     from headway.models import Tokenizer
     from headway.report import RunRecord
     from headway.workload import Workload
@@ -72,7 +70,7 @@ async def measure_server(
     plan = options.run_plan(workload, given)
     runner = Runner(
         target,
-        calls(workload, tokenizer, given),
+        options.server_calls(workload, tokenizer, given),
         clock,
         plan,
         tokenize=options.counter(tokenizer),
@@ -82,15 +80,3 @@ async def measure_server(
         return await runner.run()
     finally:
         await target.close()
-
-
-def calls(workload: Workload, tokenizer: Tokenizer | None, given: dict[str, Any]) -> CallMaker:
-    """Prompts as text, or as ids where the user wants them and their tokenizer is known."""
-    from headway.bench import IdCalls, TextCalls, WordEncoder
-
-    prompts = options.prompt_maker(workload, tokenizer or WordEncoder(), given)
-    if not given["send_ids"]:
-        return TextCalls(prompts)
-    if tokenizer is None or given["endpoint"] != "completions":
-        raise BadSetting("--send-ids needs --tokenizer, and goes with --endpoint completions only")
-    return IdCalls(prompts)

@@ -76,7 +76,8 @@ class PromptMaker:
     def __init__(self, tokenizer: Encoder, *, salt: int = 0, texts: Sequence[str] = (), fit: str = "exact") -> None:
         self._tokenizer, self._salt, self._texts, self._fit = tokenizer, salt, texts, fit
         self._words = single_token_words(tokenizer.encode_text)
-        if len(self._words) < MIN_WORDS:
+        makes_up = not (texts and fit == "whole")
+        if makes_up and len(self._words) < MIN_WORDS:
             raise BadSetting(
                 f"made-up prompts need {MIN_WORDS} common words of one token each, and this tokenizer has "
                 f'{len(self._words)}; send texts from a file instead (prompts.file with fit = "whole")'

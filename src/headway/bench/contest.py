@@ -1,0 +1,61 @@
+"""Who runs against whom, in which order, and what came of it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.bench.mixed import MixedLoad
+from headway.bench.score import Score, middle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Who runs on what. `settings` are `--set` texts by policy; those under "" go to every policy that knows them.
+
+    `factors` are arrival rates as shares of `base_rate`, which is what `vllm` sustains here where it is None.
+    """
+
+    policies: Sequence[str]
+    load: MixedLoad = field(default_factory=MixedLoad)
+    factors: Sequence[float] = (1.2, 0.8)
+    repeats: int = 5
+    base_rate: float | None = None
+    timeout_s: float | None = None
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """One run of the contest: a policy, a share of the base rate, a round."""
+
+    policy: str
+    factor: float
+    repeat: int
+    number: int = 0
+    num_heats: int = 0
+
+
+@dataclass(slots=True)
+class Standings:
+    """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second."""
+
+    base_rate: float = 0.0
+    scores: dict[tuple[float, str], list[Score]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = False
+
+    def middles(self, factor: float) -> dict[str, Score]:
+        """The median of each policy's figures at one rate."""
+        return {policy: middle(scores) for (at, policy), scores in self.scores.items() if at == factor}
+
+
+def rounds(policies: Sequence[str], factors: Sequence[float], repeats: int) -> list[Heat]:
+    """Heats in an order that spreads a machine's slow changes over all policies: each round begins with another."""
+    heats: list[Heat] = []
+    for repeat in range(repeats):
+        for factor in factors:
+            shift = repeat % max(1, len(policies))
+            turn = [*policies[shift:], *policies[:shift]]
+            heats += [Heat(policy=policy, factor=factor, repeat=repeat) for policy in turn]
+    return heats

@@ -1,0 +1,89 @@
+"""The results of `headway bench policies`: as tables, lines and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from headway.bench.contest import Contest, Heat, Standings
+from headway.bench.score import Score
+from headway.bench.verdict import claims
+from headway.engine import Engine
+from headway.report import Grid
+
+
+def grid(standings: Standings, factor: float) -> Grid:
+    """The table at one rate, by throughput."""
+    middles = standings.middles(factor)
+    num_runs = max(len(scores) for (at, _), scores in standings.scores.items() if at == factor)
+    rows = sorted(middles.items(), key=lambda entry: -entry[1].output_throughput)
+    some = rows[0][1]
+    return Grid(
+        title=f"{factor:g} × the rate that vllm sustains here ({factor * standings.base_rate:.3g} requests/s), "
+        f"median of {num_runs}",
+        columns=[
+            "policy",
+            "tok/s",
+            *("TTFT P50", "P95", "P99 ms"),
+            *("ITL P50", "P99", "max ms"),
+            *("preempt.", "recomp.", "wasted", "failed"),
+        ],
+        rows=[[policy, *_cells(score)] for policy, score in rows],
+        note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens.",
+    )
+
+
+def _cells(score: Score) -> list[float]:
+    return [
+        score.output_throughput,
+        *(score.ttft_p50_ms, score.ttft_p95_ms, score.ttft_p99_ms),
+        *(score.itl_p50_ms, score.itl_p99_ms, score.itl_max_ms),
+        *(score.num_preemptions, score.num_recomputed, score.num_wasted, score.num_failed),
+    ]
+
+
+def verdict(standings: Standings, factor: float) -> list[dict[str, Any]]:
+    """What came of the project's claims at one rate."""
+    return [asdict(claim) for claim in claims(standings.middles(factor))]
+
+
+def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str, Any]:
+    """Everything, for `--json`."""
+    return {
+        "base_rate": standings.base_rate,
+        "is_complete": standings.is_complete,
+        "engine": {"model": engine.name, "executor": engine.config.executor, "threads": engine.threads},
+        "limits": asdict(engine.limits),
+        "workload": asdict(contest.load),
+        "repeats": contest.repeats,
+        "skipped": standings.skipped,
+        "rates": [
+            {
+                "factor": factor,
+                "rate": factor * standings.base_rate,
+                "policies": {policy: asdict(score) for policy, score in standings.middles(factor).items()},
+                "runs": {
+                    policy: [asdict(score) for score in scores]
+                    for (at, policy), scores in standings.scores.items()
+                    if at == factor
+                },
+                "claims": verdict(standings, factor),
+            }
+            for factor in contest.factors
+        ],
+    }
+
+
+def heading(heat: Heat) -> str:
+    """Where the contest is."""
+    where = f"{heat.number}/{heat.num_heats}" if heat.num_heats else "first: what vllm sustains"
+    rate = f" at {heat.factor:g} ×" if heat.num_heats else ""
+    return f"{where}  {heat.policy}{rate}"
+
+
+def line(heat: Heat, score: Score) -> str:
+    """A finished run in a line."""
+    return (
+        f"{heading(heat):<32} {score.output_throughput:7.1f} tok/s  TTFT P50 {score.ttft_p50_ms:9.1f} "
+        f"P99 {score.ttft_p99_ms:9.1f} ms  ITL P50 {score.itl_p50_ms:7.1f} P99 {score.itl_p99_ms:8.1f} ms"
+    )

@@ -1,0 +1,96 @@
+import json
+
+import pytest
+
+from headway.cli.bench_options import default_executor
+from headway.cli.main import main
+from headway.executor.registry import EXECUTORS
+from tests.support.tiny_model import write_tiny_gguf
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_gguf(path)
+    return str(path)
+
+
+def fails(capsys, *args):
+    status = main(["bench", *args])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    return status, err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["serve", "--url", "localhost:8000"], "http://127.0.0.1:8000"),
+        (["serve", "--endpoint", "embeddings"], "completions, chat"),
+        (["serve", "--rate", "-1"], "--rate"),
+        (["serve", "--prompt-len", "lognormal:mean=5"], "cv"),
+        (["serve", "--header", "x"], "NAME:VALUE"),
+        (["serve", "--extra-body", "[1]"], "JSON object"),
+        (["serve", "--extra-body", "{"], "not JSON"),
+        (["serve", "--send-ids"], "--tokenizer"),
+        (["serve", "--csv", "/no/such/folder/x.csv"], "folder"),
+        (["serve", "no-such-file.toml"], "no-such-file.toml"),
+        (["serve", "--bogus"], "--bogus"),
+        (["bogus"], "bogus"),
+        (["offline", "--rate", "x"], "--rate"),
+        (["capacity"], "SLO"),
+        (["capacity", "--goodput", "ttft:500", "--attainment", "2"], "attainment"),
+        (["capacity", "--users", "3", "--goodput", "ttft:500"], "closed loop"),
+        (["compare", "a.json"], "two results"),
+        (["compare", "a.json", "b.json"], "a.json"),
+        (["policies", "--policies", "vllm,bogus"], "bogus"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(capsys, args, words):
+    """Every mistake is refused before anything is measured, with the flag or value at fault."""
+    status, err = fails(capsys, *args)
+    assert status == 2
+    assert words in err
+
+
+def test_policy_flags_are_checked(capsys, model):
+    """Rates and parameters of the comparison."""
+    for args, words in (
+        (["--rates", "1.2,x"], "--rates"),
+        (["--set", "chunk=3"], "POLICY.KEY=VALUE"),
+        (["--prompt-p90", "5"], "P90"),
+    ):
+        status, err = fails(capsys, "policies", "--model", model, "--executor", "reference", *args)
+        assert (status, words in err) == (2, True)
+
+
+def test_offline_needs_words_it_can_make_prompts_of(capsys, model):
+    """The tiny tokenizer has none: one line with the way out."""
+    status, err = fails(capsys, "offline", "--model", model, "--executor", "reference", "--num-requests", "3")
+    assert (status, "prompts.file" in err) == (2, True)
+
+
+def test_offline_takes_prompts_from_a_file(capsys, model, tmp_path):
+    """A text a line, sent as it is; answers as long as asked; JSON with vLLM's keys on stdout and nothing else."""
+    texts = tmp_path / "prompts.txt"
+    texts.write_text("the end\nonce upon a time\n")
+    args = ["--model", model, "--executor", "reference", "--num-blocks", "64"]
+    load = ["--num-requests", "4", "--prompts-file", str(texts), "--prompts-fit", "whole", "--output-len", "3"]
+    assert main(["bench", "offline", *args, *load, "--num-warmups", "0", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["completed"], document["failed"]) == (4, 0)
+    assert document["headway"]["whole_run"]["total_output_tokens"] == 12
+    assert document["headway"]["server"]["generation_tokens"] == 12
+
+
+def test_the_default_executor_is_one_that_is_registered():
+    """Native where it is built."""
+    assert default_executor() in EXECUTORS
+
+
+@pytest.mark.parametrize("command", ["serve", "offline", "capacity", "policies", "compare"])
+def test_help_of_every_sub_command(capsys, command):
+    """`--help` reaches the sub-command."""
+    assert main(["bench", command, "--help"]) == 0
+    assert f"headway bench {command}" in capsys.readouterr().out

@@ -7,22 +7,47 @@
 namespace headway {
 namespace {
 
-/// acc[r][v] += acts row r times column vector v, over `steps` steps of M::kUnroll values of k. Columns come as NG
-/// groups of VG vectors; within a group vectors are adjacent, and the next step is step_bytes further on.
+/// acc[r][v] += acts row r times column vector v, for one step of M::kUnroll values of k. Columns come as NG groups of
+/// VG adjacent vectors, `at` bytes into each group.
+template <class M, int R, int NG, int VG>
+HW_INLINE void multiply_step(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* const (&groups)[NG],
+                             std::ptrdiff_t at, typename M::Acc (&acc)[R][NG * VG]) {
+    decltype(M::load(groups[0])) columns[NG * VG];
+#pragma GCC unroll 16
+    for (int v = 0; v < NG * VG; ++v) columns[v] = M::load(groups[v / VG] + at + v % VG * M::kBytes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+        const auto act = M::broadcast(acts + r * stride);
+#pragma GCC unroll 16
+        for (int v = 0; v < NG * VG; ++v) M::step(acc[r][v], columns[v], act);
+    }
+}
+
+/// The same over `steps` steps, step_bytes apart.
 template <class M, int R, int NG, int VG>
 HW_INLINE void multiply(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* const (&groups)[NG],
                         std::ptrdiff_t step_bytes, int steps, typename M::Acc (&acc)[R][NG * VG]) {
     std::ptrdiff_t at = 0;
     for (int s = 0; s < steps; ++s, at += step_bytes, acts += M::kUnroll) {
-        decltype(M::load(groups[0])) columns[NG * VG];
+        multiply_step<M, R, NG, VG>(acts, stride, groups, at, acc);
+    }
+}
+
+constexpr std::ptrdiff_t kLine = 64;
+constexpr std::ptrdiff_t kAhead = 2048;  // bytes of weights; nearer and farther were slower with one row
+
+/// The same over one panel of weights, fetching ahead into the next one: panels follow each other in memory, and the
+/// hardware's own prefetcher stops at page borders. One step per turn of the loop: given two, g++ adds the two products
+/// first and spills the accumulators.
+template <class M, int R>
+HW_INLINE void multiply_panel(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* panel, int steps,
+                              typename M::Acc (&acc)[R][kPanelVectors]) {
+    constexpr std::ptrdiff_t step_bytes = kPanelVectors * M::kBytes;
+    for (int s = 0; s < steps; ++s, acts += M::kUnroll, panel += step_bytes) {
+        const std::uint8_t* const groups[1] = {panel};
+        multiply_step<M, R, 1, kPanelVectors>(acts, stride, groups, 0, acc);
 #pragma GCC unroll 16
-        for (int v = 0; v < NG * VG; ++v) columns[v] = M::load(groups[v / VG] + at + v % VG * M::kBytes);
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) {
-            const auto act = M::broadcast(acts + r * stride);
-#pragma GCC unroll 16
-            for (int v = 0; v < NG * VG; ++v) M::step(acc[r][v], columns[v], act);
-        }
+        for (std::ptrdiff_t line = 0; line < step_bytes; line += kLine) __builtin_prefetch(panel + kAhead + line);
     }
 }
 
@@ -63,9 +88,8 @@ void gemm_tile(const GemmArgs& g, int row, int panel) {
 #pragma GCC unroll 16
         for (int v = 0; v < kPanelVectors; ++v) start(acc[r][v], g.act_offsets != nullptr ? g.act_offsets[row + r] : 0);
     }
-    const std::uint8_t* const groups[1] = {g.weights + static_cast<std::size_t>(panel) * g.panel_bytes};
-    multiply<M, R, 1, kPanelVectors>(static_cast<const typename M::Act*>(g.acts) + row * g.act_stride, g.act_stride, groups,
-                                     kPanelVectors * M::kBytes, g.num_steps, acc);
+    multiply_panel<M, R>(static_cast<const typename M::Act*>(g.acts) + row * g.act_stride, g.act_stride,
+                         g.weights + static_cast<std::size_t>(panel) * g.panel_bytes, g.num_steps, acc);
     const int column = panel * kPanelVectors * Vec::kLanes;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {

@@ -7,6 +7,8 @@ namespace headway {
 extern const KernelSet kScalarKernels;
 #ifdef HEADWAY_X86
 extern const KernelSet kAvx2Kernels;
+#endif
+#ifdef HEADWAY_AVX512
 extern const KernelSet kAvx512Kernels;
 extern const KernelSet kAvx512VnniKernels;
 #endif
@@ -22,7 +24,9 @@ struct Entry {
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
+#endif
 
+#ifdef HEADWAY_AVX512
 #ifdef HEADWAY_EMULATE_AVX512
 // A test build: these translation units hold AVX2 code that mimics the wider instructions.
 bool has_avx512() { return has_avx2(); }
@@ -40,6 +44,8 @@ const Entry kEntries[] = {
     {&kScalarKernels, [] { return true; }},
 #ifdef HEADWAY_X86
     {&kAvx2Kernels, has_avx2},
+#endif
+#ifdef HEADWAY_AVX512
     {&kAvx512Kernels, has_avx512},
     {&kAvx512VnniKernels, has_vnni},
 #endif

@@ -47,8 +47,9 @@ class Request:
 
     `arrival_s` is on the engine's clock. `max_output` bounds the output and is what admission believes.
     `priority`: lower is served earlier within a `tier`, where the policy knows priorities. Requests with different
-    `cache_salt` never share cached blocks. `predicted` is an expected output length, `deadline_s` a moment on
-    the engine's clock, `ttft_s` a target in seconds; None where nothing was said.
+    `cache_salt` never share cached blocks. `kv_guaranteed` and `kv_most` are its tenant's shares of all blocks.
+    `predicted` is an expected output length, `deadline_s` a moment on the engine's clock, `ttft_s` a target in
+    seconds; None where nothing was said.
     """
 
     id: str
@@ -62,6 +63,8 @@ class Request:
     cache_salt: str = ""
     tenant: str = ""
     weight: float = 1.0
+    kv_guaranteed: float = 0.0
+    kv_most: float = 1.0
     deadline_s: float | None = None
     ttft_s: float | None = None
     predicted: int | None = None

@@ -14,13 +14,21 @@ from headway.errors import InvalidRequest, PromptTooLong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What a request may say beyond its prompt and sampling. Lower `priority` is served earlier."""
+    """What a request may say beyond its prompt and sampling. Lower `priority` is served earlier.
+
+    `timeout_s` is the time for the whole answer and `ttft_s` that for its first token, both from now on: at either
+    the request ends with reason DEADLINE, or is refused where it cannot be met.
+    """
 
     priority: int = 0
     cache_salt: str = ""
     tenant: str = ""
     weight: float = 1.0
+    kv_guaranteed: float = 0.0
+    kv_most: float = 1.0
     tier: Tier = Tier.DEFAULT
+    timeout_s: float | None = None
+    ttft_s: float | None = None
 
 
 class ExtraWords(TypedDict, total=False):
@@ -30,7 +38,11 @@ class ExtraWords(TypedDict, total=False):
     cache_salt: str
     tenant: str
     weight: float
+    kv_guaranteed: float
+    kv_most: float
     tier: Tier
+    timeout_s: float | None
+    ttft_s: float | None
 
 
 class Door:
@@ -39,7 +51,7 @@ class Door:
     def __init__(
         self, limits: Limits, *, vocab_size: int, eos_ids: frozenset[int], encode: Callable[[str], list[int]], seed: int
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._vocab_size = vocab_size
         self._eos_ids = eos_ids
         self._encode = encode
@@ -58,13 +70,13 @@ class Door:
         self._check_ids("logit_bias", (token_id for token_id, _ in params.logit_bias))
         self._check_ids("allowed_token_ids", params.allowed_token_ids or ())
         self._check_ids("stop_token_ids", params.stop_token_ids)
-        most = self._limits.max_num_seqs
+        most = self.limits.max_num_seqs
         if most is not None and params.n > most:
             raise InvalidRequest(f"n is {params.n}, but at most {most} sequences run at once", param="n")
         return Request(
             id=request_id,
             prompt_ids=tuple(prompt_ids),
-            max_output=self._max_output(len(prompt_ids), params),
+            max_output=self._max_output(len(prompt_ids), params, self._share(extras.kv_most, params.n)),
             arrival_s=arrival_s,
             params=self._completed(params),
             eos_ids=self._eos_ids,
@@ -72,12 +84,28 @@ class Door:
             cache_salt=extras.cache_salt,
             tenant=extras.tenant,
             weight=extras.weight,
+            kv_guaranteed=extras.kv_guaranteed,
+            kv_most=extras.kv_most,
             tier=extras.tier,
+            deadline_s=None if extras.timeout_s is None else arrival_s + extras.timeout_s,
+            ttft_s=extras.ttft_s,
         )
 
-    def _max_output(self, num_prompt: int, params: SamplingParams) -> int:
-        limit = self._limits.max_model_len
+    def _share(self, kv_most: float, n: int) -> int:
+        """Tokens that each of `n` sequences may have within a share of all blocks."""
+        if kv_most >= 1.0:
+            return self.limits.max_model_len
+        return int(kv_most * self.limits.num_blocks) // n * self.limits.block_size
+
+    def _max_output(self, num_prompt: int, params: SamplingParams, share: int) -> int:
         wanted = params.max_tokens
+        if share < num_prompt + max(1, wanted or 1) <= self.limits.max_model_len:
+            raise InvalidRequest(
+                f"prompt and output need {num_prompt + max(1, wanted or 1)} tokens of cache for each of {params.n} "
+                f"choices, but this tenant's share (kv_most) holds {share}",
+                param="max_tokens" if num_prompt < share else "prompt",
+            )
+        limit = min(self.limits.max_model_len, max(share, num_prompt + 1))
         if num_prompt + max(1, wanted or 1) > limit:
             raise PromptTooLong(num_prompt, wanted or 1, limit, param="max_tokens" if num_prompt < limit else "prompt")
         room = limit - num_prompt

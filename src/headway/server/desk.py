@@ -73,6 +73,8 @@ class Desk:
         extras = ExtraWords(
             tenant=tenant.name,
             weight=tenant.weight,
+            kv_guaranteed=tenant.kv.guaranteed,
+            kv_most=tenant.kv.most,
             tier=tier,
             priority=terms.priority,
             cache_salt=self._house.salt(tenant, terms.cache_salt),

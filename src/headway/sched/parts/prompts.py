@@ -9,6 +9,7 @@ from headway.core import Hold, Sequence, StepPlan
 from headway.sched.fill import Budget, capped, grant
 from headway.sched.parts.admission import PeakGate
 from headway.sched.parts.fairness import VirtualCounters
+from headway.sched.parts.shares import KvShares
 from headway.sched.parts.siblings import PrefixesUnderway
 from headway.sched.parts.standing import Rank, Turns
 from headway.sched.view import View
@@ -45,6 +46,7 @@ class PromptPass:
         self._started = sorted(started, key=rules.rank)
         self._granted: set[str] = set()
         self._least_served = self._least(rules.counters)
+        self._shares = KvShares.of(view)
 
     def run(self) -> None:
         """Fill the budget."""
@@ -75,7 +77,10 @@ class PromptPass:
             self._plan.limit = Hold.SEQUENCES
 
     def _admit(self, wants: Callable[[Sequence], bool]) -> None:
-        """New ones in turn; the first wanted one that does not fit ends it, so that nobody overtakes for memory."""
+        """New ones in turn; the first wanted one that does not fit ends it, so that nobody overtakes for memory.
+
+        A tenant that has its share of the blocks is passed over: that is no lack of memory.
+        """
         rules, budget = self._rules, self._budget
         turns = Turns((seq for seq in self._view.waiting if seq.id not in self._granted), rules.rank, rules.counters)
         while budget.num_tokens > 0 and (seq := turns.take()) is not None:
@@ -83,6 +88,9 @@ class PromptPass:
                 continue
             if self._had_better_wait(seq):
                 self._plan.held[seq.id] = Hold.PREFIX_WAIT
+                continue
+            if self._shares is not None and not self._shares.admits(seq):
+                self._plan.held[seq.id] = Hold.TENANT_SHARE
                 continue
             if budget.num_seqs < seq.num_branches or not self._let_in(seq):
                 self._plan.limit = Hold.SEQUENCES if budget.num_seqs < seq.num_branches else Hold.KV
@@ -106,6 +114,8 @@ class PromptPass:
             rules.gate.add(seq)
         if rules.underway is not None:
             rules.underway.add(seq)
+        if self._shares is not None:
+            self._shares.admit(seq)
         return True
 
     def _least(self, counters: VirtualCounters | None) -> float:

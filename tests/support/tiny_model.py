@@ -28,6 +28,7 @@ def tiny_tokenizer_spec() -> TokenizerSpec:
         pre="smollm",
         control_ids=frozenset({0, 1, 2}),
         bos_id=1,
+        eos_id=2,
         eos_ids=frozenset({0, 2}),
     )
 

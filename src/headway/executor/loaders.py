@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.errors import BadSetting
 from headway.executor.reference import ReferenceExecutor
 from headway.executor.registry import PoolSize, Progress
-from headway.models import GgufFile, ModelConfig, load_weights
+from headway.models import ModelConfig, ModelFile, load_weights
 
 
 class ReferenceLoader:
@@ -20,7 +20,7 @@ class ReferenceLoader:
         """Bytes of keys and values of one token over all layers."""
         return 2 * model.num_layers * model.num_kv_heads * model.head_dim * 4
 
-    def load(self, file: GgufFile, pool: PoolSize, progress: Progress | None = None) -> ReferenceExecutor:
+    def load(self, file: ModelFile, pool: PoolSize, progress: Progress | None = None) -> ReferenceExecutor:
         """Convert all weights to float32 and open the pool."""
         try:
             return ReferenceExecutor(

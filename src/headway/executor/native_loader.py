@@ -8,20 +8,10 @@ from pathlib import Path
 from headway.errors import BadSetting
 from headway.executor.native import NativeExecutor
 from headway.executor.registry import PoolSize, Progress
-from headway.kernels import native, rope_inverse_frequencies
-from headway.models import GgufFile, LlamaWeights, ModelConfig, finite_tensor
+from headway.kernels import native
+from headway.models import LlamaWeights, ModelConfig, ModelFile, finite_tensor, layer_shapes, rope_frequencies
 
-_LAYER_TENSORS = {  # our name -> GGUF's; a norm before the matrices that read it
-    "attn_norm": "attn_norm",
-    "q": "attn_q",
-    "k": "attn_k",
-    "v": "attn_v",
-    "o": "attn_output",
-    "ffn_norm": "ffn_norm",
-    "gate": "ffn_gate",
-    "up": "ffn_up",
-    "down": "ffn_down",
-}
+_ROPE_PAIRS = {"interleaved": native.RopePairs.INTERLEAVED, "half_split": native.RopePairs.HALF_SPLIT}
 
 
 def native_config(model: ModelConfig) -> native.ModelConfig:
@@ -36,23 +26,25 @@ def native_config(model: ModelConfig) -> native.ModelConfig:
     config.head_dim = model.head_dim
     config.norm_eps = model.norm_eps
     config.tied_embeddings = model.tied_embeddings
-    config.rope_frequencies = rope_inverse_frequencies(model.head_dim, model.rope_base).tolist()
-    config.rope_pairs = native.RopePairs.INTERLEAVED
+    config.qkv_bias = model.qkv_bias
+    config.qk_norm = model.qk_norm
+    config.rope_frequencies = rope_frequencies(model.head_dim, model.rope_base, model.rope_scaling).tolist()
+    config.rope_pairs = _ROPE_PAIRS[model.rope_pairs]
     return config
 
 
-def fill_from_file(model: native.NativeModel, file: GgufFile, progress: Progress | None = None) -> None:
+def fill_from_file(model: native.NativeModel, file: ModelFile, progress: Progress | None = None) -> None:
     """Hand over every tensor of a file. `progress(done, total)` is called after each layer."""
     total = file.config.num_layers + 1
-    model.set_tensor("norm", finite_tensor(file, "output_norm.weight"))
-    model.set_tensor("embedding", finite_tensor(file, "token_embd.weight"))
+    model.set_tensor("norm", finite_tensor(file, "norm"))
+    model.set_tensor("embedding", finite_tensor(file, "embedding"))
     if not file.config.tied_embeddings:
-        model.set_tensor("head", finite_tensor(file, "output.weight"))
+        model.set_tensor("head", finite_tensor(file, "head"))
     for layer in range(file.config.num_layers):
         if progress:
             progress(layer + 1, total)
-        for name, stored in _LAYER_TENSORS.items():
-            model.set_tensor(name, finite_tensor(file, f"blk.{layer}.{stored}.weight"), layer=layer)
+        for name in layer_shapes(file.config):
+            model.set_tensor(name, finite_tensor(file, name, layer), layer=layer)
     model.finish()
     if progress:
         progress(total, total)
@@ -65,18 +57,7 @@ def fill_from_weights(model: native.NativeModel, weights: LlamaWeights) -> None:
     if not weights.config.tied_embeddings:
         model.set_tensor("head", weights.lm_head_VD)
     for index, layer in enumerate(weights.layers):
-        named = {
-            "attn_norm": layer.attn_norm_D,
-            "q": layer.q_QD,
-            "k": layer.k_KD,
-            "v": layer.v_KD,
-            "o": layer.o_DQ,
-            "ffn_norm": layer.ffn_norm_D,
-            "gate": layer.gate_FD,
-            "up": layer.up_FD,
-            "down": layer.down_DF,
-        }
-        for name, array in named.items():
+        for name, array in layer.named().items():
             model.set_tensor(name, array, layer=index)
     model.finish()
 
@@ -103,7 +84,7 @@ class NativeLoader:
         """Bytes of keys and values of one token over all layers."""
         return native.block_bytes(native_config(model), self.kv_dtype, 1)
 
-    def load(self, file: GgufFile, pool: PoolSize, progress: Progress | None = None) -> NativeExecutor:
+    def load(self, file: ModelFile, pool: PoolSize, progress: Progress | None = None) -> NativeExecutor:
         """Take all weights in and open the pool."""
         try:
             model = native.NativeModel(

@@ -19,7 +19,7 @@ from headway.executor.base import Capacity
 from headway.executor.pack import Packed, Scored, pack
 from headway.executor.paged import PagedCache
 from headway.executor.sampling import sample, score
-from headway.models import LayerWeights, LlamaWeights, ModelConfig
+from headway.models import LayerWeights, LlamaWeights, ModelConfig, rope_frequencies
 
 Array = NDArray[np.float32]
 
@@ -63,7 +63,8 @@ class ReferenceExecutor:
         self._weights = weights
         self._config = config
         self._capacity = Capacity(num_blocks=num_blocks, block_size=block_size, num_host_blocks=num_host_blocks)
-        self._frequencies = kernels.rope_inverse_frequencies(config.head_dim, config.rope_base)
+        self._frequencies = rope_frequencies(config.head_dim, config.rope_base, config.rope_scaling)
+        self._rotate = kernels.rope_interleaved if config.rope_pairs == "interleaved" else kernels.rope_half_split
         shape = (config.num_layers, block_size, config.num_kv_heads, config.head_dim)
         self.cache = PagedCache(shape, num_blocks, num_host_blocks)
 
@@ -133,18 +134,23 @@ class ReferenceExecutor:
         return kernels.rms_norm(x_TM, weights.norm_D, eps)
 
     def _attention(self, index: int, x_TM: Array, packed: Packed, angles: tuple[Array, Array]) -> Array:
-        layer, head_dim = self._weights.layers[index], self._config.head_dim
+        layer = self._weights.layers[index]
         keys, values = self.cache.keys_LBPKD[index], self.cache.values_LBPKD[index]
-
-        def heads(weight_NM: Array) -> Array:
-            return kernels.linear(x_TM, weight_NM).reshape(len(x_TM), -1, head_dim)
-
-        kernels.write_kv(keys, kernels.rope_interleaved(heads(layer.k_KD), *angles), packed.slots_T)
-        kernels.write_kv(values, heads(layer.v_KD), packed.slots_T)
-        q_THD = kernels.rope_interleaved(heads(layer.q_QD), *angles)
+        k_TKD = self._heads(x_TM, layer.k_KD, layer.k_bias_K, layer.k_norm_H)
+        kernels.write_kv(keys, self._rotate(k_TKD, *angles), packed.slots_T)
+        kernels.write_kv(values, self._heads(x_TM, layer.v_KD, layer.v_bias_K), packed.slots_T)
+        q_THD = self._rotate(self._heads(x_TM, layer.q_QD, layer.q_bias_Q, layer.q_norm_H), *angles)
         rows = (packed.cu_seqlens_S1, packed.context_S, packed.block_tables_SB)
         out_THD = kernels.paged_attention(q_THD, keys, values, *rows)
         return kernels.linear(out_THD.reshape(len(x_TM), -1), layer.o_DQ)
+
+    def _heads(self, x_TM: Array, weight_NM: Array, bias_N: Array | None, norm_D: Array | None = None) -> Array:
+        """One projection cut into heads, [T, heads, D], with the bias and the norm of each head that the model has."""
+        out_TN = kernels.linear(x_TM, weight_NM)
+        if bias_N is not None:
+            out_TN += bias_N
+        out_THD = out_TN.reshape(len(x_TM), -1, self._config.head_dim)
+        return out_THD if norm_D is None else kernels.rms_norm(out_THD, norm_D, self._config.norm_eps)
 
     def _score(self, scored: Scored, hidden_TM: Array) -> list[Logprobs]:
         """Log probabilities of the known next tokens of a lane's prompt rows."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headway.errors import BadSetting
 from headway.executor.base import Executor
-from headway.models import GgufFile, ModelConfig
+from headway.models import ModelConfig, ModelFile
 
 Progress = Callable[[int, int], None]
 """Called with steps done and steps in all while weights are loaded."""
@@ -34,7 +34,7 @@ class Loader(Protocol):
         """Bytes of KV for one token."""
         ...
 
-    def load(self, file: GgufFile, pool: PoolSize, progress: Progress | None = None) -> Executor:
+    def load(self, file: ModelFile, pool: PoolSize, progress: Progress | None = None) -> Executor:
         """Load the weights and take the memory. Raises `BadModelFile`, or `BadSetting` when memory is short."""
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.errors import BadModelFile
+from headway.models.rope import RopePairs, RopeScaling, rope_frequencies
 
 # Far above any model in use; a larger number in a file is damage, not a model.
 _MOST = {
@@ -20,23 +21,13 @@ _MOST = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RopeScaling:
-    """How rotary positions are stretched beyond the trained context. `kind` names the published scheme.
-
-    No loader makes one yet: files that ask for scaling are refused, so that they are never run with wrong positions.
-    """
-
-    kind: str
-    factor: float
-    original_context_length: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The shape of a decoder-only transformer; every value is checked when the record is made.
 
-    Sizes count elements, `context_length` counts tokens. `rope_base` is theta; each head rotates all `head_dim`
-    features. `quantisation` describes the stored weights for people ("Q4_1, Q8_0, F32"); nothing depends on it.
+    Sizes count elements, `context_length` counts tokens: where a model has a sliding window it is the window, because
+    within it the window changes nothing. `rope_base` is theta; each head rotates all `head_dim` features. `qkv_bias`:
+    queries, keys and values have biases. `qk_norm`: each head of queries and keys is normalised before it is rotated.
+    `quantisation` describes the stored weights for people ("Q4_1, Q8_0, F32"); nothing depends on it.
     Raises BadModelFile when the numbers cannot belong to a model.
     """
 
@@ -52,6 +43,9 @@ class ModelConfig:
     context_length: int
     rope_base: float = 10_000.0
     rope_scaling: RopeScaling | None = None
+    rope_pairs: RopePairs = "interleaved"
+    qkv_bias: bool = False
+    qk_norm: bool = False
     norm_eps: float = 1e-5
     tied_embeddings: bool = False
     quantisation: str = "F32"
@@ -72,6 +66,7 @@ class ModelConfig:
             raise BadModelFile(f"model {self.name!r}: norm_eps is {self.norm_eps}, allowed is between 0 and 1")
         if not 1.0 < self.rope_base < 1e12:
             raise BadModelFile(f"model {self.name!r}: rope_base is {self.rope_base}, allowed is between 1 and 1e12")
+        rope_frequencies(self.head_dim, self.rope_base, self.rope_scaling)  # refuses a scaling that does not fit
 
     @property
     def query_size(self) -> int:
@@ -87,6 +82,7 @@ class ModelConfig:
     def num_params(self) -> int:
         """Weights of a Llama-type model of this shape; a tied embedding counts once."""
         attention = self.hidden_size * (2 * self.query_size + 2 * self.kv_size)
-        layer = attention + 3 * self.hidden_size * self.ffn_size + 2 * self.hidden_size
+        extras = self.qkv_bias * (self.query_size + 2 * self.kv_size) + self.qk_norm * 2 * self.head_dim
+        layer = attention + extras + 3 * self.hidden_size * self.ffn_size + 2 * self.hidden_size
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tied_embeddings else 2)
         return embeddings + self.num_layers * layer + self.hidden_size

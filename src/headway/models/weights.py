@@ -1,12 +1,10 @@
-"""The weights of a Llama-type model as float32 arrays.
+"""The weights of a model as float32 arrays.
 
 Letters in names: V vocabulary, D hidden size, Q features of all query heads, K features of all key (or value) heads,
-F feed-forward size. A matrix is stored outputs first, so a layer computes `x_TD @ q_QD.T`.
+H features of one head, F feed-forward size. A matrix is stored outputs first, so a layer computes `x_TD @ q_QD.T`.
 
-**Rotary positions.** Rows of `q_QD` and `k_KD` are ordered so that rotary positions turn *neighbouring* features of a
-head, pairs (0, 1), (2, 3), ...: pair i by the angle position * rope_base ** (-2 i / head_dim). This is how GGUF stores
-Llama-type models. Hugging Face files order rows for pairs (i, i + head_dim / 2): a loader for them reorders both
-matrices, so that an executor has one convention to know.
+**Rotary positions.** Rows of queries and keys stay as the file has them: `config.rope_pairs` says which features of a
+head turn together.
 """
 
 from __future__ import annotations
@@ -17,17 +15,34 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import BadModelFile
 from headway.models.config import ModelConfig
-from headway.models.gguf_file import GgufFile
+from headway.models.layout import layer_shapes
+from headway.models.model_file import ModelFile, finite_tensor
 
 Array = NDArray[np.float32]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
+_FIELDS = {  # short name in `models.layout` -> field
+    "attn_norm": "attn_norm_D",
+    "q": "q_QD",
+    "k": "k_KD",
+    "v": "v_KD",
+    "q_bias": "q_bias_Q",
+    "k_bias": "k_bias_K",
+    "v_bias": "v_bias_K",
+    "q_norm": "q_norm_H",
+    "k_norm": "k_norm_H",
+    "o": "o_DQ",
+    "ffn_norm": "ffn_norm_D",
+    "gate": "gate_FD",
+    "up": "up_FD",
+    "down": "down_DF",
+}
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LayerWeights:
-    """One transformer layer, float32."""
+    """One transformer layer, float32. Biases and norms of heads are None in models that have none."""
 
     attn_norm_D: Array
     q_QD: Array
@@ -38,6 +53,21 @@ class LayerWeights:
     gate_FD: Array
     up_FD: Array
     down_DF: Array
+    q_bias_Q: Array | None = None
+    k_bias_K: Array | None = None
+    v_bias_K: Array | None = None
+    q_norm_H: Array | None = None
+    k_norm_H: Array | None = None
+
+    @classmethod
+    def of(cls, named: dict[str, Array]) -> LayerWeights:
+        """A layer from arrays by their names in `models.layout`."""
+        return cls(**{_FIELDS[name]: array for name, array in named.items()})
+
+    def named(self) -> dict[str, Array]:
+        """The layer's arrays by their names in `models.layout`, those it has."""
+        found = {name: getattr(self, field) for name, field in _FIELDS.items()}
+        return {name: array for name, array in found.items() if array is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -51,59 +81,29 @@ class LlamaWeights:
     lm_head_VD: Array
 
 
-def load_weights(file: GgufFile, progress: Progress | None = None) -> LlamaWeights:
+def load_weights(file: ModelFile, progress: Progress | None = None) -> LlamaWeights:
     """All weights of an opened file, converted one tensor at a time.
 
     `progress(done, total)` is called after each layer. Raises BadModelFile if a weight is not a finite number.
     """
     config = file.config
     total = config.num_layers + 1
-    embedding_VD = finite_tensor(file, "token_embd.weight")
+    embedding_VD = finite_tensor(file, "embedding")
     layers = []
     for index in range(config.num_layers):
-        layers.append(_load_layer(file, index))
+        layers.append(LayerWeights.of({name: finite_tensor(file, name, index) for name in layer_shapes(config)}))
         if progress:
             progress(index + 1, total)
     weights = LlamaWeights(
         config=config,
         embedding_VD=embedding_VD,
         layers=tuple(layers),
-        norm_D=finite_tensor(file, "output_norm.weight"),
-        lm_head_VD=embedding_VD if config.tied_embeddings else finite_tensor(file, "output.weight"),
+        norm_D=finite_tensor(file, "norm"),
+        lm_head_VD=embedding_VD if config.tied_embeddings else finite_tensor(file, "head"),
     )
     if progress:
         progress(total, total)
     return weights
-
-
-def _load_layer(file: GgufFile, index: int) -> LayerWeights:
-    def read(name: str) -> Array:
-        return finite_tensor(file, f"blk.{index}.{name}.weight")
-
-    return LayerWeights(
-        attn_norm_D=read("attn_norm"),
-        q_QD=read("attn_q"),
-        k_KD=read("attn_k"),
-        v_KD=read("attn_v"),
-        o_DQ=read("attn_output"),
-        ffn_norm_D=read("ffn_norm"),
-        gate_FD=read("ffn_gate"),
-        up_FD=read("ffn_up"),
-        down_DF=read("ffn_down"),
-    )
-
-
-def finite_tensor(file: GgufFile, name: str) -> Array:
-    """One tensor as float32. Raises BadModelFile if it holds anything but finite numbers."""
-    array = file.tensor(name)
-    # The sum of squares is infinite or NaN if any element is (or is beyond all reason), and far cheaper than a mask.
-    with np.errstate(all="ignore"):
-        total = np.dot(array.reshape(-1), array.reshape(-1))
-    if not np.isfinite(total):
-        raise BadModelFile(
-            f"{file.path}: tensor {name!r} holds numbers that are not finite or far too large; the file is damaged"
-        )
-    return array
 
 
 def random_weights(config: ModelConfig, seed: int) -> LlamaWeights:
@@ -113,32 +113,22 @@ def random_weights(config: ModelConfig, seed: int) -> LlamaWeights:
     """
     rng = np.random.default_rng(seed)
 
-    def matrix(num_out: int, num_in: int) -> Array:
-        return rng.standard_normal((num_out, num_in), np.float32) * np.float32(num_in**-0.5)
+    def draw(name: str, shape: tuple[int, ...]) -> Array:
+        numbers = rng.standard_normal(shape, np.float32)
+        if name.endswith("norm"):
+            return np.float32(1.0) + np.float32(0.1) * numbers
+        return numbers * np.float32(0.5 if name.endswith("bias") else shape[-1] ** -0.5)
 
-    def norm() -> Array:
-        return np.float32(1.0) + np.float32(0.1) * rng.standard_normal(config.hidden_size, np.float32)
-
-    hidden, query, kv, ffn = config.hidden_size, config.query_size, config.kv_size, config.ffn_size
-    embedding_VD = matrix(config.vocab_size, hidden)
+    vocab_shape = (config.vocab_size, config.hidden_size)
+    embedding_VD = draw("embedding", vocab_shape)
     layers = tuple(
-        LayerWeights(
-            attn_norm_D=norm(),
-            q_QD=matrix(query, hidden),
-            k_KD=matrix(kv, hidden),
-            v_KD=matrix(kv, hidden),
-            o_DQ=matrix(hidden, query),
-            ffn_norm_D=norm(),
-            gate_FD=matrix(ffn, hidden),
-            up_FD=matrix(ffn, hidden),
-            down_DF=matrix(hidden, ffn),
-        )
+        LayerWeights.of({name: draw(name, shape) for name, shape in layer_shapes(config).items()})
         for _ in range(config.num_layers)
     )
     return LlamaWeights(
         config=config,
         embedding_VD=embedding_VD,
         layers=layers,
-        norm_D=norm(),
-        lm_head_VD=embedding_VD if config.tied_embeddings else matrix(config.vocab_size, hidden),
+        norm_D=draw("norm", (config.hidden_size,)),
+        lm_head_VD=embedding_VD if config.tied_embeddings else draw("head", vocab_shape),
     )

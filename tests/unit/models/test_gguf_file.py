@@ -224,7 +224,7 @@ class TestRefusals:
     def test_architecture(self, tmp_path):
         """A model of a kind that is not written yet."""
         message = refusal_with(tmp_path, config=tiny_config(architecture="mamba"))
-        assert "'mamba' is not supported; supported: llama" in message
+        assert "'mamba' is not supported; supported: llama, mistral, qwen2, qwen3" in message
 
     @pytest.mark.parametrize(
         "key",
@@ -256,7 +256,7 @@ class TestRefusals:
             ("llama.rope.freq_base", 5, "not a real number"),
             ("split.count", 4, "one part of 4"),
             ("general.alignment", 33, "alignment"),
-            ("tokenizer.ggml.model", "llama", "'llama' is not supported"),
+            ("tokenizer.ggml.model", "t5", "'t5' is not supported"),
             ("tokenizer.ggml.eos_token_id", 99_999, "99999"),
             ("tokenizer.ggml.tokens", ["a"] * len(tiny_tokenizer_spec().tokens), "twice"),
             ("tokenizer.ggml.tokens", ["a", "b"], "token_type"),

@@ -184,7 +184,7 @@ def test_control_tokens(tiny_tokenizer):
     assert [tiny_tokenizer.token_bytes(i).decode() for i in range(3)] == list(CONTROL_TOKENS)
     assert [i for i in range(tiny_tokenizer.vocab_size) if tiny_tokenizer.is_special(i)] == [0, 1, 2]
     assert tiny_tokenizer.eos_ids == {0, 2}
-    assert (tiny_tokenizer.bos_text, tiny_tokenizer.eos_text) == ("<|im_start|>", "<|endoftext|>")
+    assert (tiny_tokenizer.bos_text, tiny_tokenizer.eos_text) == ("<|im_start|>", "<|im_end|>")
 
 
 def test_ids_outside_the_vocabulary(tiny_tokenizer):
@@ -222,7 +222,9 @@ def test_every_known_pre_tokenizer_round_trips(pre):
     """No rule loses a character."""
     tokenizer = Tokenizer(dataclasses.replace(tiny_tokenizer_spec(), pre=pre))
     for text in [*TORTURE, *random_texts(100, seed=13)]:
-        assert tokenizer.decode(tokenizer.encode_text(text)) == text
+        # Qwen2's own tokenizer composes characters first.
+        expected = unicodedata.normalize("NFC", text) if pre == "qwen2" else text
+        assert tokenizer.decode(tokenizer.encode_text(text)) == expected
 
 
 def test_digits_are_split_as_the_rule_says():

@@ -84,9 +84,7 @@ def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=51
         core=EngineCore(Scheduler(policy, kv, text, name=config.policy), executor, clock),
         clock=clock,
         text=text,
-        door=Door(
-            limits, vocab_size=model.vocab_size, eos_ids=tokenizer.eos_ids, encode=tokenizer.encode_text, seed=1
-        ),
+        door=Door(limits, vocab_size=model.vocab_size, eos_ids=tokenizer.eos_ids, encode=tokenizer.encode_text, seed=1),
         tokenizer=tokenizer,
         prompts=ChatPrompts(tokenizer, template),
         model=model,

@@ -36,7 +36,9 @@ class HeadwayParams:
     long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
     kv_cache_utilization_limit: float = param(1.0, "share of the blocks that admission may plan to fill")
     itl_target_ms: float = param(0.0, "P99 inter-token latency to keep; 0 = smallest steps at full throughput")
-    efficiency: float = param(0.9, "share of the greatest throughput that steps must reach without a target; 1 = part off")
+    efficiency: float = param(
+        0.9, "share of the greatest throughput that steps must reach without a target; 1 = part off"
+    )
     overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")
     age_s: float = param(10.0, "seconds of waiting that outweigh one service tier and any priority; 0 = no ageing")

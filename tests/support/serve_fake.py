@@ -1,7 +1,7 @@
 """A server process around the scripted engine, for tests that send it signals.
 
 Prints its URL when it listens, and at its end which of the engine's methods were called. `FAKE_ANSWER` is what it
-says, `FAKE_PERMITS` how many tokens flow by themselves.
+says, `FAKE_PERMITS` how many tokens flow by themselves, `FAKE_TENANTS` a tenants file.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 from headway.errors import BadSetting
 from headway.server import ServerConfig, serve
@@ -34,7 +35,13 @@ def main():
     engine = PatientEngine(os.environ.get("FAKE_ANSWER", "Hello, world"))
     permits = os.environ.get("FAKE_PERMITS")
     engine.permits = int(permits) if permits else None
-    config = ServerConfig(port=int(sys.argv[1]), shutdown_timeout_s=float(sys.argv[2]), keep_alive_s=0.05)
+    tenants = os.environ.get("FAKE_TENANTS")
+    config = ServerConfig(
+        port=int(sys.argv[1]),
+        shutdown_timeout_s=float(sys.argv[2]),
+        keep_alive_s=0.05,
+        tenants=Path(tenants) if tenants else None,
+    )
     try:
         serve(engine, config, on_ready=lambda url: print(url, flush=True))
     except BadSetting as error:

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -243,3 +246,34 @@ def test_nobody_there(capsys):
     """An unreachable server is one line."""
     assert main(["bench", "serve", "--url", "http://127.0.0.1:9", *LOAD]) == 1
     assert "no server answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_was_measured(behind):
+    """A real process, a real signal: the report of what came so far, one line about the end, status 130."""
+    seen = threading.Semaphore(0)
+
+    def script(body, number):
+        seen.release()
+        return 200, {}, WHOLE
+
+    url = behind(script)
+    args = ["bench", "serve", "--url", url, "--num-requests", "100000", "--rate", "20", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway.cli.main", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  # may be ignored
+    )
+    try:
+        for _ in range(5):
+            assert seen.acquire(timeout=30), "the command sent nothing"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert 1 <= json.loads(out)["completed"] < 1000
+    assert "interrupted" in err
+    assert "Traceback" not in err

@@ -75,17 +75,19 @@ def capacity(
 
 def _run(asked: Asked, given: dict[str, Any]) -> int:
     from headway.bench.capacity import Search, find_capacity
+    from headway.cli.bench_screen import Screen
     from headway.cli.capacity_runs import engine, server
 
     names = ("goal", "start_rate", "max_rate", "tolerance", "repeats")
     search = Search(**{name: given[name] for name in names})
     workload = asked.load(options.late_counter(given["tokenizer"] or given["model"]), {"rate": str(search.start_rate)})
     _require_slo(workload)
-    attain, close = server(asked, given) if given["url"] else engine(asked, given)
-    try:
-        found = asyncio.run(find_capacity(attain, search, _log))
-    finally:
-        close()
+    with Screen() as screen:
+        attain, close = server(asked, given, screen) if given["url"] else engine(asked, given, screen)
+        try:
+            found = asyncio.run(find_capacity(attain, search, lambda trial: screen.log(_line(trial))))
+        finally:
+            close()
     return _report(found, search, given)
 
 
@@ -96,10 +98,10 @@ def _require_slo(workload: Workload) -> None:
         raise BadSetting("no request has an SLO to meet; give one, such as --goodput ttft:500 --goodput tpot:50")
 
 
-def _log(trial: Trial) -> None:
+def _line(trial: Trial) -> str:
     shares = ", ".join(f"{share:.1%}" for share in trial.attainments)
     word = "passed" if trial.passed else "failed"
-    notices().print(f"{trial.rate:9.3f} requests/s: {shares}: {word}", markup=False)
+    return f"{trial.rate:9.3f} requests/s: {shares}: {word}"
 
 
 def _report(found: Capacity, search: Search, given: dict[str, Any]) -> int:

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from headway.workload import Workload
 
 
-def server(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Callable[[], None]]:
+def server(asked: Asked, given: dict[str, Any], screen: Screen) -> tuple[Attain, Callable[[], None]]:
     """Runs against a server; nothing to close behind them."""
     tokenizer = options.open_tokenizer(given["tokenizer"])
-    screen = Screen()
 
     async def attain(rate: float, repeat: int) -> float:
         workload = _at(asked, given, rate, repeat)
@@ -30,12 +29,11 @@ def server(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Callable[[], No
     return attain, lambda: None
 
 
-def engine(asked: Asked, given: dict[str, Any]) -> tuple[Attain, Callable[[], None]]:
+def engine(asked: Asked, given: dict[str, Any], screen: Screen) -> tuple[Attain, Callable[[], None]]:
     """Runs on one loaded model, each from an empty cache; what to call when all are done."""
     from headway.engine import with_policy
 
     built = options.build_local(given)
-    screen = Screen()
 
     async def attain(rate: float, repeat: int) -> float:
         workload = _at(asked, given, rate, repeat)

@@ -1,10 +1,19 @@
+import io
 import json
+from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
+from headway.bench import Progress
+from headway.bench.contest import Standings
+from headway.bench.score import Score
 from headway.cli.bench_options import default_executor
+from headway.cli.bench_screen import table
+from headway.cli.bench_standings import grid, verdict
 from headway.cli.main import main
 from headway.executor.registry import EXECUTORS
+from headway.report import Outcome
 from tests.support.tiny_model import write_tiny_gguf
 
 
@@ -94,3 +103,32 @@ def test_help_of_every_sub_command(capsys, command):
     """`--help` reaches the sub-command."""
     assert main(["bench", command, "--help"]) == 0
     assert f"headway bench {command}" in capsys.readouterr().out
+
+
+def test_a_run_at_a_glance():
+    """Progress, outcomes, rate and latencies; no bar where nobody knows the end."""
+    progress = Progress(
+        elapsed_s=2.0,
+        num_total=10,
+        num_sent=6,
+        num_in_flight=2,
+        ended={Outcome.OK: 3, Outcome.REFUSED: 1, Outcome.FAILED: 0, Outcome.CANCELLED: 0},
+        num_output=60,
+        ttft_s=0.25,
+    )
+    for total, words in ((10, "4 of 10 in 2 s"), (None, "4 in 2 s")):
+        console = Console(file=io.StringIO(), width=120)
+        console.print(table("7/9  vllm", replace(progress, num_total=total)))
+        drawn = console.file.getvalue()
+        for part in ("7/9  vllm", words, "in flight 2", "ok 3", "refused 1", "30 tokens/s", "TTFT 250 ms", "TPOT -"):
+            assert part in drawn
+
+
+def test_standings_are_a_table_with_claims():
+    """The rate, what the figures are medians of, and what came of the claims."""
+    scores = dict.fromkeys(Score.__dataclass_fields__, 1)
+    standings = Standings(base_rate=2.0, scores={(1.2, "vllm"): [Score(**scores)], (1.2, "headway"): [Score(**scores)]})
+    text = grid(standings, 1.2).to_text()
+    assert "2.4 requests/s" in text
+    assert all(name in text for name in ("vllm", "headway", "median of 1", "wasted"))
+    assert all(claim["holds"] for claim in verdict(standings, 1.2))

@@ -63,11 +63,11 @@ class TooMany(HeadwayError):
 
 
 class Overloaded(HeadwayError):
-    """Refused for now. `retry_after_s` is the earliest time worth trying again, in seconds."""
+    """Refused for now. In `retry_after_s` seconds it is worth trying again; `cause` says in a word why."""
 
-    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+    def __init__(self, message: str, *, retry_after_s: float = 1.0, cause: str = "overloaded") -> None:
         super().__init__(message)
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.cause = retry_after_s, cause
 
 
 class BadModelFile(HeadwayError):

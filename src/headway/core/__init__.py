@@ -18,7 +18,7 @@ from headway.core.events import (
     StepRecord,
     TokenEmitted,
 )
-from headway.core.plan import Batch, BlockPair, Draw, Grant, Lane, Preemption, PreemptMethod, Requeue, StepPlan
+from headway.core.plan import Batch, BlockPair, Draw, Grant, Hold, Lane, Preemption, PreemptMethod, Requeue, StepPlan
 from headway.core.request import Cause, FinishReason, Request, Tier
 from headway.core.result import Logprobs, StepResult, Token
 from headway.core.sampling import SamplingParams
@@ -36,6 +36,7 @@ __all__ = [
     "FinishReason",
     "Finished",
     "Grant",
+    "Hold",
     "Lane",
     "Logprobs",
     "Place",

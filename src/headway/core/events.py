@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headway.core.plan import PreemptMethod
+from headway.core.plan import Hold, PreemptMethod
 from headway.core.request import Cause, FinishReason, Request
 from headway.core.result import Logprobs
 
@@ -54,12 +54,13 @@ class PromptScored:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """A running sequence lost its place."""
+    """A running sequence lost its place. `price_s` is what that is thought to cost; None where nobody reckoned."""
 
     seq_id: str
     request_id: str
     method: PreemptMethod
     at_s: float
+    price_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class StepRecord:
     """One step as it was carried out; a tape is a list of these.
 
     `free_blocks` is taken after allocation and before finished sequences are released; it counts evictable
-    blocks as free and promised ones as taken.
+    blocks as free and promised ones as taken. `limit` and `held` tell what kept those that waited, if anybody did.
     """
 
     step: int
@@ -133,6 +134,8 @@ class StepRecord:
     padding: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     queued: QueueSizes = QueueSizes()
+    limit: Hold | None = None
+    held: dict[str, Hold] = field(default_factory=dict)
     end_s: float = 0.0
 
 

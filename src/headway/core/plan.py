@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from headway.core.sampling import SamplingParams
 from headway.core.sequence import Sequence
@@ -18,6 +18,18 @@ class PreemptMethod(Enum):
     RECOMPUTE = "recompute"  # dropped; computed again later, but for what the prefix cache still holds
     SWAP = "swap"  # moved to the host tier
     PARTIAL = "partial"  # only tail blocks are freed
+
+
+class Hold(StrEnum):
+    """What keeps a sequence waiting through a step."""
+
+    TOKENS = "tokens"  # the step's token budget is used up
+    SEQUENCES = "sequences"  # as many sequences run as may
+    KV = "kv"  # its memory is not there
+    TENANT_SHARE = "tenant_share"  # another tenant's turn
+    CLASS = "class"  # more urgent ones go first
+    PREFIX_WAIT = "prefix_wait"  # its prefix is being computed for another
+    POLICY = "policy"  # the policy admits nobody now
 
 
 class Requeue(Enum):
@@ -38,12 +50,16 @@ class Grant:
 
 @dataclass(slots=True)
 class Preemption:
-    """A running sequence to take off the device. `keep_tokens` matters to `PARTIAL` alone."""
+    """A running sequence to take off the device. `keep_tokens` matters to `PARTIAL` alone.
+
+    `price_s` are the seconds that it is thought to cost, None where nobody reckoned.
+    """
 
     seq: Sequence
     method: PreemptMethod = PreemptMethod.RECOMPUTE
     requeue: Requeue = Requeue.FRONT
     keep_tokens: int = 0
+    price_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +67,9 @@ class StepPlan:
     """A policy's whole decision for one step: data, no effects.
 
     Preemptions happen first, then swap-ins, then grants in their order. `wasted` are ended sequences whose
-    rows are computed all the same (static batching). `rejected` carries a reason for each.
+    rows are computed all the same (static batching). `rejected` carries a reason for each. `limit` is what ended
+    the admission of waiting sequences, `held` what kept single ones of them for a reason of their own; both are told
+    to people only.
     """
 
     grants: list[Grant] = field(default_factory=list)
@@ -60,6 +78,8 @@ class StepPlan:
     rejected: list[tuple[Sequence, str]] = field(default_factory=list)
     wasted: list[Sequence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    limit: Hold | None = None
+    held: dict[str, Hold] = field(default_factory=dict)
 
     @property
     def num_tokens(self) -> int:

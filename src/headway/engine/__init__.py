@@ -3,24 +3,32 @@
 Must not know: HTTP. Start reading at `core`, then `loop`, then `aio`.
 """
 
-from headway.engine.aio import AsyncLLM, Stream
+from headway.engine.admission import AdmissionLimits
+from headway.engine.aio import AsyncLLM
 from headway.engine.build import Engine, build_engine, with_policy
 from headway.engine.config import EngineConfig
+from headway.engine.control import Control, Guarding
 from headway.engine.core import EngineCore
+from headway.engine.guardrails import GuardSettings
 from headway.engine.limits import Limits
 from headway.engine.llm import LLM
 from headway.engine.outputs import Completion, Delta, EngineStats, Generation, Usage
+from headway.engine.stream import Stream
 
 __all__ = [
     "LLM",
+    "AdmissionLimits",
     "AsyncLLM",
     "Completion",
+    "Control",
     "Delta",
     "Engine",
     "EngineConfig",
     "EngineCore",
     "EngineStats",
     "Generation",
+    "GuardSettings",
+    "Guarding",
     "Limits",
     "Stream",
     "Usage",

@@ -5,59 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, Unpack
 
-from headway.core import Event, FinishReason, SamplingParams
-from headway.core.result import Logprobs
+from headway.core import Cause, Event, FinishReason, SamplingParams
 from headway.engine.build import Engine, Progress, build_engine
 from headway.engine.config import EngineConfig
+from headway.engine.control import Control, Guarding
 from headway.engine.door import Extras, ExtraWords
-from headway.engine.loop import Abort, Call, Died, Ended, EngineLoop, Message, Quit, Refused, Scored, Submit
-from headway.engine.outputs import Delta, EngineStats, Usage
+from headway.engine.loop import Abort, Call, Died, Ended, EngineLoop, Message, Quit, Refused, Submit
+from headway.engine.outputs import EngineStats
+from headway.engine.stream import Stream
 from headway.engine.tally import Tally
-from headway.errors import ExecutorFault, InvalidRequest, Overloaded
+from headway.errors import InvalidRequest, Overloaded
 from headway.models import Tokenizer
-
-
-class Stream:
-    """One submitted request: iterate over its deltas. Abandoning the iterator early aborts the request."""
-
-    def __init__(self, request_id: str, num_prompt: int, abort: Callable[[str], None]) -> None:
-        self.request_id = request_id
-        self.num_prompt = num_prompt
-        self.prompt_logprobs: tuple[Logprobs, ...] = ()
-        self.usage: Usage | None = None
-        self._abort = abort
-        self._messages: asyncio.Queue[Message] = asyncio.Queue()
-
-    def abort(self) -> None:
-        """Stop the request; its choices then end with reason `abort`. Idempotent."""
-        self._abort(self.request_id)
-
-    def put(self, message: Message) -> None:
-        """Add what the engine said; called on the asyncio thread."""
-        self._messages.put_nowait(message)
-
-    async def __aiter__(self) -> AsyncIterator[Delta]:
-        """Deltas until every choice had its last. Raises `Overloaded` or `ExecutorFault` where it came to nothing."""
-        try:
-            while self.usage is None:
-                match await self._messages.get():
-                    case Delta() as delta:
-                        yield delta
-                    case Ended(usage):
-                        self.usage = usage
-                    case Scored(logprobs):
-                        self.prompt_logprobs = logprobs
-                    case Refused(reason):
-                        self.usage = Usage(num_prompt=self.num_prompt, num_output=0, num_cached=0)
-                        raise Overloaded(reason)
-                    case Died(error):
-                        raise ExecutorFault(f"the engine stopped: {error}")
-        finally:
-            if self.usage is None:
-                self.abort()
 
 
 class AsyncLLM:
@@ -68,22 +30,35 @@ class AsyncLLM:
     ...         print(delta.text, end="")
     """
 
-    def __init__(self, model: str | None = None, *, engine: Engine | None = None, **settings: Any) -> None:  # noqa: ANN401  # EngineConfig checks them
-        """Load `model` under `settings` (fields of `EngineConfig`), or serve an `engine` that is built already."""
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        engine: Engine | None = None,
+        guarding: Guarding | None = None,
+        **settings: Any,  # noqa: ANN401  # EngineConfig checks them
+    ) -> None:
+        """Load `model` under `settings` (fields of `EngineConfig`), or serve an `engine` that is built already.
+
+        `guarding` says what is refused at the door; without it, nothing that can be served.
+        """
         self.engine = engine or build_engine(EngineConfig(model=model, **settings))
         self._streams: dict[str, Stream] = {}
         self._serial = itertools.count(1)
         self._tally = Tally()
-        self._draining = False
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._loop = EngineLoop(self.engine.core, self.engine.text, self._deliver)
+        self.control = Control(self.engine, self._loop.send, guarding or Guarding())
+        self._loop.tend = self.control.expiry.tend
         self.engine.core.listen(self._tally.on_events)
         self.engine.core.listen(self._loop.on_events)
 
     @classmethod
-    def from_config(cls, config: EngineConfig, progress: Progress | None = None) -> AsyncLLM:
+    def from_config(
+        cls, config: EngineConfig, progress: Progress | None = None, guarding: Guarding | None = None
+    ) -> AsyncLLM:
         """Build the engine of a config; blocks until the weights are loaded."""
-        return cls(engine=build_engine(config, progress))
+        return cls(engine=build_engine(config, progress), guarding=guarding)
 
     def start(self) -> None:
         """Start the engine's thread; call it on the event loop that will consume the streams."""
@@ -100,12 +75,13 @@ class AsyncLLM:
     @property
     def is_ready(self) -> bool:
         """Whether new requests are taken."""
-        return self._loop.is_alive and not self._draining
+        return self.is_alive and not self.control.is_draining
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine's thread runs."""
-        return self._loop.is_alive
+        """Whether the engine's thread runs and no step has hung for longer than `step_timeout_s`."""
+        most_s = self.control.admission.limits.step_timeout_s
+        return self._loop.is_alive and not 0 < most_s < self._loop.stuck_s()
 
     @property
     def model_name(self) -> str:
@@ -152,12 +128,15 @@ class AsyncLLM:
 
         `extras` are fields of `Extras`.
         """
-        if not self.is_ready:
-            raise Overloaded("the server is shutting down" if self._draining else "the engine is not running")
+        if self.control.is_draining:
+            self.control.admission.refuse(Cause.DRAINING, "the server is shutting down", 5.0)
+        if not self.is_alive:
+            raise Overloaded("the engine is not running", retry_after_s=5.0)
         name = request_id or f"req-{secrets.token_hex(4)}-{next(self._serial)}"
         if name in self._streams:
             raise InvalidRequest(f"request id {name!r} is in use", param="request_id")
         request = self.engine.door.request(name, prompt_ids, params, self.engine.clock.now(), Extras(**extras))
+        self.control.admit(request)
         stream = self._streams[name] = Stream(name, request.num_prompt, self.abort)
         self._loop.send(Submit(request))
         return stream
@@ -169,7 +148,13 @@ class AsyncLLM:
 
     def stats(self) -> EngineStats:
         """A snapshot of queues, pool and totals."""
-        return self._tally.stats(self.engine.core)
+        admission = self.control.admission
+        return replace(
+            self._tally.stats(self.engine.core),
+            num_queued_tokens=admission.backlog.queued().num_tokens,
+            refused={str(cause): num for cause, num in admission.refused.copy().items()},
+            guardrail_level=admission.guardrails.level,
+        )
 
     def add_listener(self, on_events: Callable[[list[Event]], None], /) -> None:
         """Hear every event, once per step, in the engine's thread."""
@@ -177,7 +162,7 @@ class AsyncLLM:
 
     def begin_drain(self) -> None:
         """Take no new requests; those in the engine go on."""
-        self._draining = True
+        self.control.is_draining = True
 
     async def drained(self, timeout_s: float) -> bool:
         """Wait until all requests ended; False when some are left at the time-out."""
@@ -193,7 +178,7 @@ class AsyncLLM:
 
         The executor stays open, for another engine over the same model.
         """
-        self._draining = True
+        self.control.is_draining = True
         self._loop.send(Quit())
         await asyncio.to_thread(self._loop.join)
 
@@ -214,6 +199,8 @@ class AsyncLLM:
                     every.put(message)
                 self._streams.clear()
             elif (stream := self._streams.get(request_id)) is not None:
+                if isinstance(message, Refused):
+                    message.retry_after_s = self.control.admission.retry_after_s()
                 stream.put(message)
                 if isinstance(message, Ended | Refused):
                     del self._streams[request_id]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.core import Event, Finished, FinishReason, PromptScored, Rejected, Request
+from headway.core import Cause, Event, Finished, FinishReason, PromptScored, Rejected, Request
 from headway.core.result import Logprobs
 from headway.engine.core import EngineCore
 from headway.engine.outputs import Delta, Usage
@@ -59,9 +59,11 @@ class Ended:
 
 @dataclass(slots=True)
 class Refused:
-    """A queued request was refused after all."""
+    """A queued request was refused after all; `retry_after_s` is filled in where the way back to the caller begins."""
 
     reason: str
+    cause: Cause
+    retry_after_s: float = 1.0
 
 
 @dataclass(slots=True)
@@ -83,10 +85,12 @@ Deliver = Callable[[list[tuple[str, Message]]], None]
 
 
 class EngineLoop:
-    """Runs steps while there is work. Only its thread touches the core."""
+    """Runs steps while there is work. Only its thread touches the core. `tend` is called before each step."""
 
     def __init__(self, core: EngineCore, text: TextStage, deliver: Deliver) -> None:
         self.core = core
+        self.step_began_s: float | None = None
+        self.tend: Callable[[EngineCore], None] = _nothing
         self._text = text
         self._deliver = deliver
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
@@ -118,7 +122,9 @@ class EngineLoop:
             while not self._quitting:
                 self._read_inbox()
                 self.core.flush_events()
-                if self.core.has_work and not self.core.step():
+                self.tend(self.core)
+                self.core.flush_events()
+                if self.core.has_work and not self._step():
                     self._wait(IDLE_WAIT_S)
         except BaseException as error:
             log.exception("the engine stopped")
@@ -126,6 +132,18 @@ class EngineLoop:
             self._deliver([("", Died(error))])
             if not isinstance(error, Exception):
                 raise
+
+    def stuck_s(self) -> float:
+        """Seconds for which the step under way has lasted; 0 between steps."""
+        began_s = self.step_began_s
+        return 0.0 if began_s is None else self.core.clock.now() - began_s
+
+    def _step(self) -> bool:
+        self.step_began_s = self.core.clock.now()
+        try:
+            return self.core.step()
+        finally:
+            self.step_began_s = None
 
     def _read_inbox(self) -> None:
         """Everything that waits; when there is nothing to compute, sleep until something comes."""
@@ -167,9 +185,13 @@ class EngineLoop:
                 case Finished(request, _, num_output, num_cached, _):
                     usage = Usage(num_prompt=request.num_prompt, num_output=num_output, num_cached=num_cached)
                     messages.append((request.id, Ended(usage)))
-                case Rejected(request, reason, _):
-                    messages.append((request.id, Refused(reason)))
+                case Rejected(request, reason, _, cause):
+                    messages.append((request.id, Refused(reason, cause)))
                 case _:
                     pass
         if messages:
             self._deliver(messages)
+
+
+def _nothing(_: EngineCore) -> None:
+    """Nobody tends."""

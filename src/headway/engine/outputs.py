@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.core import FinishReason, Logprobs
@@ -35,7 +36,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """A snapshot for `/load`, the log line and metrics. Tokens are totals since the start."""
+    """A snapshot for `/load`, the log line and metrics. Tokens are totals since the start.
+
+    `num_queued_tokens` are those of prompts that wait for their first place, `refused` counts refusals by cause,
+    `guardrail_level` is 0 while all promises hold.
+    """
 
     num_running: int = 0
     num_waiting: int = 0
@@ -48,6 +53,9 @@ class EngineStats:
     num_output_tokens: int = 0
     num_preemptions: int = 0
     num_steps: int = 0
+    num_queued_tokens: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    guardrail_level: int = 0
 
     @property
     def kv_usage(self) -> float:

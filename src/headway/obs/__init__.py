@@ -4,6 +4,7 @@ Listens to the core's events and asks for snapshots; nothing in the engine calls
 formulas. Start reading at `latency`.
 """
 
+from headway.obs.decisions import Decisions
 from headway.obs.histogram import Histogram
 from headway.obs.latency import LatencyTracker, Lifetime
 from headway.obs.load import Load
@@ -13,6 +14,7 @@ from headway.obs.tenants import TenantFigures
 
 __all__ = [
     "CONTENT_TYPE",
+    "Decisions",
     "EngineMetrics",
     "Histogram",
     "LatencyTracker",

@@ -1,0 +1,159 @@
+"""Knobs turned while requests run: as a whole, between steps, with nothing lost."""
+
+import asyncio
+
+import pytest
+
+from headway.core import FinishReason, SamplingParams
+from headway.engine import AsyncLLM
+from headway.errors import BadSetting, Overloaded
+from tests.support.engines import Gate, simulated_engine
+
+PARAMS = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+
+
+async def read(stream):
+    return [delta async for delta in stream]
+
+
+@pytest.fixture
+def gated():
+    gates = []
+    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0], num_blocks=128)
+    return engine, gates[0]
+
+
+async def test_limits_and_policy_change_under_load(gated):
+    """Twelve requests run through five policies and several limits; each has its twenty tokens."""
+    engine, gate = gated
+    async with AsyncLLM(engine=engine) as llm:
+        readers = [asyncio.create_task(read(llm.submit([5 + at] * 9, PARAMS))) for at in range(12)]
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        for patch in (
+            {"policy": "headway", "max_num_seqs": 3, "itl_target_ms": 50},
+            {"max_num_seqs": 64, "max_num_batched_tokens": 16, "itl_target_ms": 0},
+            {"policy": "vllm", "policy_settings": {"order": "priority"}},
+            {"policy": "sarathi", "max_num_batched_tokens": 64, "policy_settings": {}},
+            {"policy": "headway", "policy_settings": {"fair": False}},
+        ):
+            changing = asyncio.create_task(llm.control.change(patch, "a test"))
+            await asyncio.sleep(0)  # now it is sent
+            gate.let_through(3)
+            settings = await changing
+            assert {name: settings[name] for name in patch if name != "policy_settings"} == {
+                name: value for name, value in patch.items() if name != "policy_settings"
+            }
+        assert settings["policy_params"]["fair"] is False
+        gate.open_for_good()
+        answers = await asyncio.gather(*readers)
+    assert all(sum(len(delta.token_ids) for delta in deltas) == 20 for deltas in answers)
+    assert all(deltas[-1].finish_reason is FinishReason.LENGTH for deltas in answers)
+    assert engine.core.scheduler.kv.num_free == 128
+
+
+@pytest.mark.parametrize(
+    ("patch", "what"),
+    [
+        ({}, "nothing to change"),
+        ({"block_size": 8}, "block_size"),
+        ({"max_num_seqs": 0}, "max_num_seqs"),
+        ({"max_num_seqs": 8, "queue_timeout_ms": -1}, "queue_timeout_ms"),
+        ({"max_num_seqs": "8"}, "max_num_seqs"),
+        ({"max_num_seqs": True}, "max_num_seqs"),
+        ({"itl_target_ms": "fast"}, "itl_target_ms"),
+        ({"itl_target_ms": 50}, "itl_target_ms"),
+        ({"policy": "nonsense"}, "nonsense"),
+        ({"policy": 3}, "policy"),
+        ({"policy_settings": {"no_such": 1}}, "no_such"),
+        ({"policy_settings": [1]}, "policy_settings"),
+        ({"policy_settings": {"chunked": False}, "max_num_batched_tokens": 64}, "512"),
+        ({"slo": {"ttft_p95": 3}}, "ttft_p95"),
+        ({"slo": 3}, "slo"),
+        ({"guardrail_actions": ["shout"]}, "shout"),
+    ],
+)
+async def test_a_change_that_cannot_be_changes_nothing(gated, patch, what):
+    """The mistake is named, and every other knob of the patch stays where it was."""
+    engine, _ = gated
+    async with AsyncLLM(engine=engine) as llm:
+        before, policy = llm.control.settings(), engine.core.scheduler.policy
+        with pytest.raises(BadSetting, match=what):
+            await llm.control.change(patch, "a test")
+        assert llm.control.settings() == before
+        assert engine.core.scheduler.policy is policy
+
+
+async def test_a_request_with_more_choices_than_places_keeps_the_limit_up(gated):
+    """Lowering max_num_seqs below the choices of a request that is being served is refused, and the request ends."""
+    engine, gate = gated
+    async with AsyncLLM(engine=engine) as llm:
+        params = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True, n=4)
+        reader = asyncio.create_task(read(llm.submit([5, 6, 7], params)))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        changing = asyncio.create_task(llm.control.change({"max_num_seqs": 2}, "a test"))
+        await asyncio.sleep(0)  # now it is sent
+        gate.open_for_good()
+        with pytest.raises(BadSetting, match="4 choices"):
+            await changing
+        assert llm.control.settings()["max_num_seqs"] == 256
+        assert len([delta for delta in await reader if delta.finish_reason]) == 4
+
+
+async def test_draining_one_tenant_or_all():
+    """A drained tenant gets nothing new until it is resumed; others do. The whole server likewise."""
+    async with AsyncLLM(engine=simulated_engine()) as llm:
+        llm.control.drain("a test", "acme")
+        with pytest.raises(Overloaded) as caught:
+            llm.submit([5], PARAMS, tenant="acme")
+        assert caught.value.cause == "draining"
+        await read(llm.submit([5], PARAMS, tenant="tiny"))
+        llm.control.resume("a test", "acme")
+        await read(llm.submit([5], PARAMS, tenant="acme"))
+        llm.control.drain("a test")
+        assert not llm.is_ready
+        with pytest.raises(Overloaded):
+            llm.submit([5], PARAMS, tenant="tiny")
+        llm.control.resume("a test")
+        await read(llm.submit([5], PARAMS))
+        assert llm.stats().refused == {"draining": 2}
+
+
+async def test_the_cache_is_emptied():
+    """A prompt that was cached is computed anew after a reset."""
+    async with AsyncLLM(engine=simulated_engine()) as llm:
+        cached = []
+        for _ in range(2):
+            await read(stream := llm.submit([5] * 20, PARAMS))
+            cached.append(stream.usage.num_cached)
+        assert await llm.control.reset_cache("a test") > 0
+        await read(stream := llm.submit([5] * 20, PARAMS))
+        assert cached[1] > 0
+        assert stream.usage.num_cached == 0
+        assert await llm.control.reset_cache("a test") > 0
+
+
+async def test_a_request_explains_itself():
+    """Its time line, what it waited for, and how the prediction turned out."""
+    async with AsyncLLM(engine=simulated_engine(max_num_seqs=1)) as llm:
+        streams = [llm.submit([5 + at] * 9, PARAMS, request_id=f"cmpl-r{at}-0123456789ab") for at in range(3)]
+        await asyncio.gather(*map(read, streams))
+        (story,) = llm.control.decisions.find("r2")
+        (same,) = llm.control.decisions.find("cmpl-r2")
+        assert story == same
+        assert [move["what"] for move in story["time_line"]] == ["arrived", "admitted", "first token", "finished"]
+        assert max(story["waited_s"], key=story["waited_s"].get) == "sequences"
+        assert sum(story["waited_s"].values()) == pytest.approx(story["time_line"][1]["at_s"], abs=0.001)
+        assert llm.control.decisions.find("r") == []
+        assert llm.control.decisions.find("nobody") == []
+
+
+async def test_aborting_by_the_clients_name(gated):
+    """The operator ends a request under the name that the client knows."""
+    engine, gate = gated
+    async with AsyncLLM(engine=engine) as llm:
+        reader = asyncio.create_task(read(llm.submit([5], PARAMS, request_id="chat-mine-0123456789ab")))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        assert llm.control.abort("mine", "a test") == ["chat-mine-0123456789ab"]
+        assert llm.control.abort("yours", "a test") == []
+        gate.open_for_good()
+        assert (await reader)[-1].finish_reason is FinishReason.ABORT

@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 
 from headway.models import LlamaWeights, ModelConfig, TokenizerSpec, random_weights
+from headway.models.layout import gguf_name
 from headway.models.tokenizer import byte_alphabet
 from headway.models.tokenizer_spec import CONTROL, NORMAL
 
@@ -63,18 +64,29 @@ def write_tiny_gguf(
 
     `metadata` adds or replaces texts, whole numbers and booleans; a value of None leaves a key out.
     """
-    config = config or tiny_config()
-    weights = random_weights(config, seed)
+    weights = random_weights(config or tiny_config(), seed)
+    write_gguf(path, weights.config, named_tensors(weights), kind=kind, metadata=metadata)
+    return weights
+
+
+def write_gguf(
+    path: Path,
+    config: ModelConfig,
+    tensors: dict[str, np.ndarray],
+    *,
+    kind: str = "F32",
+    metadata: dict[str, object] | None = None,
+) -> None:
+    """Writes tensors under their names with the tiny tokenizer."""
     writer = gguf.GGUFWriter(path, config.architecture)
     for key, value in (_metadata(config) | (metadata or {})).items():
         _add(writer, key, value)
-    for name, array in named_tensors(weights).items():
+    for name, array in tensors.items():
         _add_tensor(writer, name, array, gguf.GGMLQuantizationType[kind if array.ndim == 2 else "F32"])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return weights
 
 
 def named_tensors(weights: LlamaWeights) -> dict[str, np.ndarray]:
@@ -82,19 +94,8 @@ def named_tensors(weights: LlamaWeights) -> dict[str, np.ndarray]:
     named = {"token_embd.weight": weights.embedding_VD, "output_norm.weight": weights.norm_D}
     if not weights.config.tied_embeddings:
         named["output.weight"] = weights.lm_head_VD
-    fields = {
-        "attn_norm": "attn_norm_D",
-        "attn_q": "q_QD",
-        "attn_k": "k_KD",
-        "attn_v": "v_KD",
-        "attn_output": "o_DQ",
-        "ffn_norm": "ffn_norm_D",
-        "ffn_gate": "gate_FD",
-        "ffn_up": "up_FD",
-        "ffn_down": "down_DF",
-    }
     for index, layer in enumerate(weights.layers):
-        named |= {f"blk.{index}.{name}.weight": getattr(layer, field) for name, field in fields.items()}
+        named |= {gguf_name(name, index): array for name, array in layer.named().items()}
     return named
 
 

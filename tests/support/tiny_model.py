@@ -76,9 +76,10 @@ def write_gguf(
     *,
     kind: str = "F32",
     metadata: dict[str, object] | None = None,
+    split_max_tensors: int = 0,
 ) -> None:
-    """Writes tensors under their names with the tiny tokenizer."""
-    writer = gguf.GGUFWriter(path, config.architecture)
+    """Writes tensors under their names with the tiny tokenizer; into parts of so many tensors where that is not 0."""
+    writer = gguf.GGUFWriter(path, config.architecture, split_max_tensors=split_max_tensors)
     for key, value in (_metadata(config) | (metadata or {})).items():
         _add(writer, key, value)
     for name, array in tensors.items():

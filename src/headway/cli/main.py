@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from headway.cli.bench import bench, bench_settings
+from headway.cli.fidelity import fidelity_app
+from headway.cli.simulate import simulate
 from headway.cli.tenants import tenants_app
 from headway.errors import BadModelFile, BadSetting, HeadwayError, InvalidRequest
 
@@ -35,7 +37,9 @@ def make_app() -> typer.Typer:
     for name in COMMANDS:
         app.command()(getattr(import_module(f"headway.cli.{name}"), name))
     app.add_typer(tenants_app())
-    app.command(add_help_option=False, context_settings=bench_settings)(bench)
+    app.add_typer(fidelity_app())
+    for wrapper in (bench, simulate):
+        app.command(add_help_option=False, context_settings=bench_settings)(wrapper)
     return app
 
 

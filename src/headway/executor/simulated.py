@@ -5,6 +5,7 @@ With it the engine's own scheduler runs in virtual time: tapes, simulations and 
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,16 @@ OutputLengths = Mapping[str, int] | Callable[[str], int | None]
 """Wanted output tokens by sequence id or, for a request's choices alike, by request id; absent or None: no end."""
 
 _CERTAIN = Logprobs(logprob=0.0, rank=1)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Source:
+    """Where one sequence's tokens come from: `key` varies them, `banned` are left out, `end_at` draws the end."""
+
+    key: int
+    end_at: int
+    end_id: int
+    banned: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -70,7 +81,7 @@ class SimulatedExecutor:
         self._step_time = step_time
         self._wanted = output_lengths if callable(output_lengths) else output_lengths.get
         self._vocab_size = vocab_size
-        self._keys: dict[str, int] = {}
+        self._sources: dict[str, _Source] = {}
         self._ends_s = [clock.now()] * num_stages
 
     def capacity(self) -> Capacity:
@@ -79,8 +90,7 @@ class SimulatedExecutor:
 
     def launch(self, batch: Batch) -> Scheduled:
         """Decide at once what the step gives and when it ends."""
-        for lane in batch.lanes:
-            self._check_lane(lane)
+        self._check(batch.lanes)
         elapsed_s = self._step_time(batch)
         end_s = self._clock.now()
         for stage, free_s in enumerate(self._ends_s):
@@ -109,39 +119,44 @@ class SimulatedExecutor:
     def release(self, seq_ids: list[str]) -> None:
         """Forget where their tokens came from; it would be found again."""
         for seq_id in seq_ids:
-            self._keys.pop(seq_id, None)
+            self._sources.pop(seq_id, None)
 
     def close(self) -> None:
         """Nothing to give back."""
 
     def _token(self, draw: Draw) -> Token:
-        params = draw.params
+        source = self._sources.get(draw.seq_id)
+        if source is None:
+            source = self._sources[draw.seq_id] = self._source(draw)
+        logprobs = None if draw.params.logprobs is None else _CERTAIN
         position = len(draw.token_ids) - draw.num_prompt
-        logprobs = None if params.logprobs is None else _CERTAIN
-        if draw.eos_ids and not params.ignore_eos and position >= params.min_tokens:
-            wanted = self._wanted_length(draw)
-            if wanted is not None and position + 1 >= wanted:
-                return Token(min(draw.eos_ids), logprobs)
-        key = self._keys.get(draw.seq_id)
-        if key is None:
-            key = self._keys[draw.seq_id] = zlib.crc32(draw.seq_id.encode())
-        token_id = (key + position * 2_654_435_761) % self._vocab_size
-        while token_id in draw.eos_ids or token_id in params.stop_token_ids:
+        if position >= source.end_at:
+            return Token(source.end_id, logprobs)
+        token_id = (source.key + position * 2_654_435_761) % self._vocab_size
+        while token_id in source.banned:
             token_id = (token_id + 1) % self._vocab_size
         return Token(token_id, logprobs)
 
-    def _wanted_length(self, draw: Draw) -> int | None:
+    def _source(self, draw: Draw) -> _Source:
+        params = draw.params
         wanted = self._wanted(draw.seq_id)
         if wanted is None and draw.choice:
             wanted = self._wanted(draw.seq_id.removesuffix(f"/{draw.choice}"))
-        return wanted
+        never_ends = wanted is None or params.ignore_eos or not draw.eos_ids
+        return _Source(
+            key=zlib.crc32(draw.seq_id.encode()),
+            end_at=sys.maxsize if never_ends else max(params.min_tokens, (wanted or 0) - 1),
+            end_id=min(draw.eos_ids, default=0),
+            banned=draw.eos_ids.union(params.stop_token_ids),
+        )
 
-    def _check_lane(self, lane: Lane) -> None:
-        stop = lane.start + len(lane.token_ids)
-        assert stop > lane.start, f"{lane.seq_id}: a lane has no tokens"
-        num_needed = -(-stop // self._capacity.block_size)
-        assert len(lane.block_table) >= num_needed, f"{lane.seq_id}: {len(lane.block_table)} blocks for {stop} tokens"
-        assert 0 <= lane.block_table[num_needed - 1] < self._capacity.num_blocks, f"{lane.seq_id}: no such block"
+    def _check(self, lanes: list[Lane]) -> None:
+        size, num_blocks = self._capacity.block_size, self._capacity.num_blocks
+        for lane in lanes:
+            last = lane.start + len(lane.token_ids) - 1
+            assert last >= lane.start, f"{lane.seq_id}: a lane has no tokens"
+            assert last < len(lane.block_table) * size, f"{lane.seq_id}: {len(lane.block_table)} blocks for {last + 1}"
+            assert 0 <= lane.block_table[last // size] < num_blocks, f"{lane.seq_id}: no such block"
 
     @staticmethod
     def _check_pairs(pairs: list[BlockPair], num_from: int, num_to: int) -> None:

@@ -38,7 +38,7 @@ OVERHEADS: Mapping[str, Overheads] = {
     "cuda-graph": Overheads(step_s=2e-3, layer_s=0.03e-3, seq_s=0.01e-3),
     "eager": Overheads(step_s=5e-3, layer_s=0.18e-3, seq_s=0.3e-3),
     "python-server": Overheads(step_s=12e-3, layer_s=0.18e-3, seq_s=0.3e-3),
-    "vllm-0.19": Overheads(step_s=0.9e-3, looks_ahead=True),
+    "vllm-0.19": Overheads(step_s=0.1e-3, looks_ahead=True),
 }
 """By engine. `vllm-0.19` is for profiles of vLLM's own kernels, which have the launches inside."""
 

@@ -12,6 +12,7 @@ from headway.sim.curves import Curve, Grid, on_doubling_axes
 from headway.sim.hardware import Link
 from headway.sim.load import Load
 from headway.sim.modelcard import ModelCard
+from headway.sim.parallel import reduce_costs
 from headway.sim.tables import read_rows
 
 _ONCE = ("embedding", "final_layernorm")
@@ -71,7 +72,7 @@ class Profiled:
 
     A kernel that attends for prefills and decodes together is slower than the two apart: the decodes' share is what
     the grid adds to a prefill alone, taken at the longest chunk of the step. Prefills of one step share one launch.
-    `peer` prices the two all-reduces per layer of tensor parallelism, which kernel profiles leave out.
+    `peer` prices what tensor parallelism sends between devices, which kernel profiles leave out.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class Profiled:
         self._token_reduce_s = 0.0
         if tensor > 1:
             assert peer is not None, "tensor parallelism needs a link between the devices"
-            row_bytes = 2.0 * model.hidden * 2 * (tensor - 1) / tensor
-            self._fixed_s += 2 * model.num_layers * peer.latency_s
-            self._token_reduce_s = 2 * model.num_layers * row_bytes / peer.bandwidth
+            costs = reduce_costs(model, tensor, peer)
+            self._fixed_s += costs.step_s
+            self._token_reduce_s = costs.token_s
+            self._seq_s += costs.drawn_s
         self._launch_s = profile.attention.at((16, 0, 0, 0))
         self._dense: dict[int, float] = {}
 

@@ -178,7 +178,7 @@ def _adapted(policy: Policy, plant: Plant) -> Policy:
 
 def _stop(seq: Sequence) -> FinishReason | None:
     """An end-of-text token, or the length that the client allowed."""
-    request = seq.request
-    if seq.token_ids[-1] in request.eos_ids:
+    request, token_ids = seq.request, seq.token_ids
+    if token_ids[-1] in request.eos_ids:
         return FinishReason.STOP
-    return FinishReason.LENGTH if len(seq.token_ids) >= request.max_total else None
+    return FinishReason.LENGTH if len(token_ids) - len(request.prompt_ids) >= request.max_output else None

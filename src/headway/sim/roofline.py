@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from headway.errors import BadSetting
 from headway.sim.cost import Overheads
 from headway.sim.hardware import HardwareCard
 from headway.sim.load import Load
 from headway.sim.modelcard import ModelCard
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parallel:
-    """How one replica is spread: `tensor` devices share each layer, `pipeline` stages share the layers."""
-
-    tensor: int = 1
-    pipeline: int = 1
-
-    def __post_init__(self) -> None:
-        """There is at least one of each."""
-        for name, value in (("tensor", self.tensor), ("pipeline", self.pipeline)):
-            if not 1 <= value <= 1024:
-                raise BadSetting(f"{name} parallelism is {value}; it must be between 1 and 1024")
-
-    @property
-    def num_devices(self) -> int:
-        return self.tensor * self.pipeline
+from headway.sim.parallel import Parallel, reduce_costs
 
 
 class LinearLayer:
@@ -54,7 +34,7 @@ class Roofline:
     """Predicts a step on a device that has only a data sheet.
 
     Linear layers as in `LinearLayer`; attention reads the KV of decodes and multiplies that of prefills; norms and
-    activations move bytes; `tensor` devices add two all-reduces per layer, `pipeline` stages a hop. A pipeline's
+    activations move bytes; `tensor` devices add all-reduces, `pipeline` stages a hop. A pipeline's
     `predict` is the time of its slowest stage, the one with the output head.
     """
 
@@ -82,8 +62,10 @@ class Roofline:
         self._swap_s = block_swap_s(model, hardware, parallel, block_size)
         peer = hardware.peer
         if tp > 1:
-            self._fixed_s += 2 * layers * peer.latency_s
-            self._row_s += 2 * layers * 2 * (tp - 1) / tp * 2.0 * model.hidden / peer.bandwidth
+            costs = reduce_costs(model, tp, peer)
+            self._fixed_s += costs.step_s / parallel.pipeline
+            self._row_s += costs.token_s / parallel.pipeline
+            self._drawn_s += costs.drawn_s
         if parallel.pipeline > 1:
             self._fixed_s += peer.latency_s
             self._row_s += 2.0 * model.hidden / peer.bandwidth

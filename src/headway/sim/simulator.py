@@ -147,9 +147,14 @@ class _Run:
         if record.is_ok and leg + 1 < len(self._pools) and life.item.num_output > 1:
             cost = self._hand_over
             ready_s = at_s + cost.fixed_s + life.item.num_prompt * cost.token_s
-            self._appoint(ready_s, partial(self._send, ready_s, leg + 1, life))
+            self._appoint(ready_s, partial(self._hand_on, ready_s, leg + 1, life))
         else:
             self._close(life, record, at_s)
+
+    def _hand_on(self, at_s: float, leg: int, life: Life) -> None:
+        """The KV has arrived; a client that left meanwhile needs it no more."""
+        if self._lives.get(life.item.id) is life:
+            self._send(at_s, leg, life)
 
     def _close(self, life: Life, record: RequestRecord, at_s: float) -> None:
         del self._lives[record.id]

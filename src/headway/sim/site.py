@@ -10,9 +10,10 @@ from headway.sim.cost import CostModel, Overheads
 from headway.sim.fitted import read_fitted
 from headway.sim.hardware import HardwareCard
 from headway.sim.modelcard import ModelCard
+from headway.sim.parallel import Parallel
 from headway.sim.profile import Profiled, read_profile
 from headway.sim.replica import Plant
-from headway.sim.roofline import Parallel, Roofline, block_swap_s, kv_blocks
+from headway.sim.roofline import Roofline, block_swap_s, kv_blocks
 from headway.sim.vidur import read_vidur
 
 

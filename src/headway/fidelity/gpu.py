@@ -1,0 +1,123 @@
+"""A recorded run of vLLM on a GPU against the same requests in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headway.fidelity.measured import MeasuredRun, device_of_profile, read_run
+from headway.fidelity.outcome import Deviation, deviations
+from headway.fidelity.sharing import shared_blocks
+from headway.report import RunRecord
+from headway.sim import Parallel, Plan, Plant, Pool, Site, hardware_card, kv_blocks, model_card, overheads, simulate
+
+LEVELS = (50.0, 90.0, 99.0)
+ENGINE = "vllm-0.19"
+_NULL_BLOCKS = 1
+"""vLLM keeps one block for padding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCheck:
+    """The comparison: every figure, the bound on each, and what was simulated."""
+
+    rows: Sequence[Deviation]
+    bound: float
+    settings: dict[str, object]
+    num_preemptions: int
+
+    @property
+    def is_within(self) -> bool:
+        """Whether every figure keeps the bound."""
+        return all(abs(row.error) <= self.bound for row in self.rows)
+
+
+def check_gpu(
+    profile: str, run: str, *, model: str | None = None, hardware: str | None = None, bound: float = 0.03
+) -> GpuCheck:
+    """Simulate a run's requests with its settings on a kernel profile, and compare TTFT, TPOT and latency.
+
+    `profile` and `run` are prefixes of files. Block size, blocks and prefix caching are what the run reported, else
+    16, what fits in the device's memory at 0.9, and on. Raises `BadSetting` for unreadable files or unknown cards.
+    """
+    measured = read_run(run)
+    site = _site(measured, profile, model or measured.model, hardware)
+    plant = site.plant()
+    plant = replace(plant, num_blocks=plant.num_blocks - _NULL_BLOCKS)
+    record, num_shared = _simulated(measured, plant)
+    rows = [
+        *deviations("TTFT", (request.ttft_s for request in measured.requests), _times(record, "ttft_s"), LEVELS),
+        *deviations(
+            "TPOT",
+            (request.tpot_s for request in measured.requests if request.tpot_s is not None),
+            _times(record, "tpot_s"),
+            LEVELS,
+        ),
+        *deviations("latency", (request.latency_s for request in measured.requests), _times(record, "e2e_s"), LEVELS),
+    ]
+    settings: dict[str, object] = {
+        "model": site.model.name,
+        "hardware": site.hardware.name,
+        "tensor_parallel": site.parallel.tensor,
+        "requests": len(measured.requests),
+        "num_blocks": plant.num_blocks,
+        "block_size": plant.block_size,
+        "shared_blocks": num_shared,
+        "prefix_cache": plant.prefix_cache,
+        "max_num_batched_tokens": measured.setting("max_num_batched_tokens", 2048),
+        "max_num_seqs": measured.setting("max_num_seqs", 256),
+        "host_ms_per_step": site.overheads.step_s * 1e3,
+    }
+    return GpuCheck(rows=rows, bound=bound, settings=settings, num_preemptions=int(record.server["num_preemptions"]))
+
+
+def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None) -> Site:
+    card = model_card(model)
+    device = hardware_card(hardware or measured.device or device_of_profile(profile))
+    parallel = Parallel(tensor=measured.setting("tensor_parallel_size", 1))
+    block_size = measured.memory("block_size", 16)
+    share = measured.kv_cache.get("gpu_memory_utilization") or measured.engine.get("gpu_memory_utilization")
+    utilization = float(share) if isinstance(share, int | float) else 0.9
+    blocks = kv_blocks(card, device, parallel, block_size=block_size, utilization=utilization)
+    is_caching = measured.kv_cache.get("enable_prefix_caching", measured.engine.get("enable_prefix_caching", True))
+    return Site(
+        model=card,
+        hardware=device,
+        parallel=parallel,
+        overheads=overheads(ENGINE),
+        profile=profile,
+        block_size=block_size,
+        num_blocks=measured.memory("num_gpu_blocks", max(2, blocks)),
+        prefix_cache="none" if is_caching is False else "hashed",
+        context=measured.setting("max_model_len", card.context),
+    )
+
+
+def _simulated(measured: MeasuredRun, plant: Plant) -> tuple[RunRecord, int]:
+    """The run, and the blocks that its prompts shared: they make a difference only where memory was short."""
+    plan = Plan(
+        policy="vllm",
+        settings={"whole_sequence": "true"},
+        defaults={
+            "max_num_batched_tokens": measured.setting("max_num_batched_tokens", 2048),
+            "max_num_seqs": measured.setting("max_num_seqs", 256),
+        },
+    )
+    num_replicas = measured.setting("data_parallel_size", 1)
+    record = _serve(measured, Pool(plant=plant, plan=plan, num_replicas=num_replicas))
+    if plant.prefix_cache == "none" or not record.server["num_preemptions"]:
+        return record, 0
+    num_shared = shared_blocks(measured.ticks, record.steps, plant.num_blocks)
+    if num_shared:
+        roomier = replace(plant, num_blocks=plant.num_blocks + num_shared)
+        record = _serve(measured, Pool(plant=roomier, plan=plan, num_replicas=num_replicas))
+    return record, num_shared
+
+
+def _serve(measured: MeasuredRun, pool: Pool) -> RunRecord:
+    return simulate((request.item() for request in measured.requests), pool)
+
+
+def _times(record: RunRecord, name: str) -> list[float]:
+    values = (getattr(request, name) for request in record.requests)
+    return [value for value in values if value is not None]

@@ -1,0 +1,149 @@
+"""A recorded run of vLLM: its requests, what it was asked to do, and its memory over time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from headway.errors import BadSetting
+from headway.sim.tables import read_rows
+from headway.workload import WorkItem
+
+_COLUMNS = ("request", "prompt_tokens", "output_tokens", "workload_arrival_s", "first_token_s", "last_token_s")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRequest:
+    """One request; times in seconds after the first arrival."""
+
+    id: str
+    num_prompt: int
+    num_output: int
+    arrival_s: float
+    first_s: float
+    last_s: float
+
+    @property
+    def ttft_s(self) -> float:
+        """First token − arrival."""
+        return self.first_s - self.arrival_s
+
+    @property
+    def latency_s(self) -> float:
+        """Last token − arrival."""
+        return self.last_s - self.arrival_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """(Last − first) ÷ (n − 1); None below two tokens."""
+        return (self.last_s - self.first_s) / (self.num_output - 1) if self.num_output > 1 else None
+
+    def item(self) -> WorkItem:
+        """The same request for the simulator; its length was fixed in advance."""
+        return WorkItem(
+            id=self.id,
+            at_s=self.arrival_s,
+            num_prompt=self.num_prompt,
+            num_output=self.num_output,
+            max_output=self.num_output,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One sample of the server's own metrics: queues, and the share of its KV blocks in use."""
+
+    at_s: float
+    num_running: int
+    num_waiting: int
+    kv_use: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """What PREFIX_requests.csv, PREFIX_timeseries.csv (may be absent) and PREFIX_meta.json hold."""
+
+    requests: tuple[MeasuredRequest, ...]
+    ticks: tuple[Tick, ...]
+    model: str
+    engine: Mapping[str, object]
+    kv_cache: Mapping[str, object]
+    version: str
+    device: str
+
+    def setting(self, name: str, default: int) -> int:
+        """A whole number of the engine's settings. Raises `BadSetting` when it is something else."""
+        return _whole(self.engine, name, default)
+
+    def memory(self, name: str, default: int) -> int:
+        """A whole number of what the engine reported about its KV cache."""
+        return _whole(self.kv_cache, name, default)
+
+
+def read_run(prefix: str) -> MeasuredRun:
+    """Read a run. Raises `BadSetting` naming file, row and column, or the field of the meta file."""
+    rows = list(read_rows(Path(f"{prefix}_requests.csv"), _COLUMNS, words=("request",)))
+    if not rows:
+        raise BadSetting(f"{prefix}_requests.csv has no rows")
+    origin = min(float(row[3]) for row in rows)
+    requests = [
+        MeasuredRequest(name, int(prompt), int(output), float(came) - origin, float(first), float(last))
+        for name, prompt, output, came, first, last in rows
+    ]
+    meta = _meta(Path(f"{prefix}_meta.json"))
+    engine = _table(meta, "engine_kwargs")
+    return MeasuredRun(
+        requests=tuple(sorted(requests, key=lambda request: request.arrival_s)),
+        ticks=_ticks(Path(f"{prefix}_timeseries.csv")),
+        model=str(meta.get("model") or engine.get("model") or ""),
+        engine=engine,
+        kv_cache=_table(meta, "kv_cache"),
+        version=str(meta.get("vllm_version", "")),
+        device=str(_table(meta, "hardware").get("device_name", "")),
+    )
+
+
+def device_of_profile(prefix: str) -> str:
+    """The device that a profile was made on: from PREFIX_meta.yaml, else from the name `…_DEVICE_MODEL`."""
+    path = Path(f"{prefix}_meta.yaml")
+    if path.is_file() and (found := re.search(r"^hardware: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)):
+        return found[1]
+    parts = path.name.removesuffix("_meta.yaml").split("_")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _ticks(path: Path) -> tuple[Tick, ...]:
+    if not path.is_file():
+        return ()
+    rows = read_rows(path, ("t", "running", "waiting", "kv_cache_pct"))
+    return tuple(Tick(float(at), int(running), int(waiting), float(use) / 100) for at, running, waiting, use in rows)
+
+
+def _meta(path: Path) -> Mapping[str, object]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadSetting(f"{path} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise BadSetting(f"{path} must be a JSON object, not {type(content).__name__}")
+    return content
+
+
+def _table(meta: Mapping[str, object], name: str) -> Mapping[str, object]:
+    content = meta.get(name)
+    return cast("Mapping[str, object]", content) if isinstance(content, dict) else {}
+
+
+def _whole(table: Mapping[str, object], name: str, default: int) -> int:
+    value = table.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadSetting(f"the run's {name} is {value!r}; it must be a whole number of at least 1")
+    return value

@@ -1,0 +1,66 @@
+"""Fidelity checks: on the measurements that are shared, and on made-up ones whose truth is known."""
+
+import json
+
+import pytest
+
+from headway.errors import BadSetting
+from headway.fidelity import check_gpu, check_operators
+from headway.fidelity.measured import Tick, read_run
+from headway.fidelity.sharing import shared_blocks
+from headway.report import StepSample
+
+NAME = "RTX4090_Llama-3.1-8B"
+
+
+def test_matrix_products_match_the_profiles(shared_data):
+    """Every device keeps its bound over all of its 7B and 70B rows."""
+    checks = {check.hardware: check for check in check_operators(shared_data / "gpu")}
+    assert set(checks) == {"A100-80", "A40", "H100"}
+    assert all(check.is_within and check.num_rows > 1000 for check in checks.values())
+
+
+@pytest.mark.slow
+def test_a_recorded_run_of_vllm_is_simulated_within_three_percent(shared_data):
+    """TTFT, TPOT and latency of 300 requests, mean to P99."""
+    check = check_gpu(f"{shared_data}/gpu/prof_{NAME}", f"{shared_data}/gpu/vllm_{NAME}")
+    assert len(check.rows) == 12
+    assert check.is_within, [(row.metric, row.figure, row.error) for row in check.rows]
+
+
+def test_another_run_needs_no_more_than_its_files(shared_data, tmp_path):
+    """Without a report of its KV cache, and with another model on two devices, a run is read and simulated alike."""
+    (tmp_path / "run_meta.json").write_text(
+        json.dumps({"model": "Qwen/Qwen3-32B", "engine_kwargs": {"tensor_parallel_size": 2, "max_num_seqs": 64}})
+    )
+    (tmp_path / "run_requests.csv").write_text(
+        "request,prompt_tokens,output_tokens,workload_arrival_s,queued_s,scheduled_s,first_token_s,last_token_s\n"
+        "a,100,5,3.0,0,0,0.1,0.3\nb,300,4,3.2,0,0,0.4,0.6\n"
+    )
+    check = check_gpu(f"{shared_data}/gpu/prof_RTXPRO6000_Qwen3-32B", str(tmp_path / "run"), bound=100.0)
+    assert check.is_within
+    assert check.settings["hardware"] == "RTXPRO6000"
+    assert check.settings["num_blocks"] > 5000
+    measured = read_run(str(tmp_path / "run"))
+    assert [request.arrival_s for request in measured.requests] == pytest.approx([0.0, 0.2])
+    assert measured.requests[1].tpot_s == pytest.approx(0.2 / 3)
+
+
+def test_shared_blocks_come_from_memory_alone():
+    """The largest saving at equal queues before the first preemption; without equal queues none."""
+    steps = [
+        StepSample(start_s=1.0, duration_s=0.1, num_running=3, num_waiting=0, kv_use=0.30),
+        StepSample(start_s=2.0, duration_s=0.1, num_running=5, num_waiting=1, kv_use=0.60),
+        StepSample(start_s=3.0, duration_s=0.1, num_running=9, num_waiting=1, kv_use=0.99, num_preempted=1),
+    ]
+    ticks = [Tick(1.2, 3, 0, 0.28), Tick(2.2, 5, 1, 0.55), Tick(3.5, 9, 1, 0.10), Tick(2.5, 7, 1, 0.10)]
+    assert shared_blocks(ticks, steps, 100) == 5
+    assert shared_blocks(ticks[3:], steps, 100) == 0
+
+
+def test_missing_and_broken_files_are_named(tmp_path):
+    """A run that is not there, and one with a broken row."""
+    with pytest.raises(BadSetting, match="cannot read"):
+        read_run(str(tmp_path / "nothing"))
+    with pytest.raises(BadSetting, match="no vidur_DEVICE_MODEL_mlp"):
+        check_operators(tmp_path)

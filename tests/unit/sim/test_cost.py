@@ -1,0 +1,228 @@
+"""Step times: rooflines, profiles, fits, and what makes them impossible."""
+
+import json
+import math
+
+import pytest
+
+from headway.core import Batch, Draw, Lane, SamplingParams
+from headway.errors import BadSetting
+from headway.sim import (
+    HARDWARE_CARDS,
+    MODEL_CARDS,
+    OVERHEADS,
+    Calibration,
+    Fitted,
+    LinearLayer,
+    Load,
+    Parallel,
+    Profiled,
+    Roofline,
+    Site,
+    hardware_card,
+    kv_blocks,
+    load_of,
+    model_card,
+    overheads,
+    read_calibration,
+    read_profile,
+    write_calibration,
+)
+from headway.sim.curves import Curve, Grid, on_doubling_axes
+from headway.sim.disaggregate import load_without_prompts
+
+LLAMA, A100 = model_card("Llama-3-8B"), hardware_card("A100-80")
+
+
+def draw(seq_id, num_known, num_prompt):
+    return Draw(seq_id, SamplingParams(), 0, 0, [1] * num_known, num_prompt, frozenset())
+
+
+def roofline(model=LLAMA, hardware=A100, parallel=None, engine="cuda-graph"):
+    return Roofline(model, hardware, parallel or Parallel(), overheads(engine))
+
+
+def test_load_counts_rows_contexts_and_draws():
+    """A lane of one token is a decode and reads its context; longer ones are prefills; waste and padding are rows."""
+    decode = Lane("a", [7], 9, [0], (draw("a", 10, 4),))
+    whole, chunk = Lane("b", [1] * 5, 0, [1], (draw("b", 5, 5),)), Lane("c", [1] * 6, 3, [2], (), None, 2)
+    load = load_of(Batch(0, [decode, whole, chunk], swap_in=[(0, 1)], num_wasted_rows=3))
+    assert load == Load(1 + 5 + 6 + 2 + 3, 2, 1, 10, [(5, 0), (6, 3)], 1)
+
+
+def test_a_decoder_that_is_handed_kv_computes_one_token_of_it():
+    """The prompt came with its KV: its last token is a decode; a sequence that computes its answer again pays."""
+    fresh = Lane("a", [1] * 8, 0, [0], (draw("a", 8, 8),))
+    again = Lane("b", [1] * 9, 0, [1], (draw("b", 9, 4),))
+    load = load_without_prompts(Batch(0, [fresh, again, Lane("c", [1], 4, [2], (draw("c", 5, 3),))]))
+    assert load == Load(1 + 9 + 1, 3, 2, 8 + 5, [(9, 0)], 0)
+
+
+@pytest.mark.parametrize("name", HARDWARE_CARDS)
+def test_rooflines_never_fall(name):
+    """More rows, more context, longer prefills and more draws never make a step shorter."""
+    cost = roofline(hardware=hardware_card(name))
+    by_rows = [cost.predict(Load(num, 1, 1, 100)) for num in range(1, 700, 7)]
+    assert by_rows == sorted(by_rows)
+    assert cost.predict(Load(8, 8, 8, 9000)) > cost.predict(Load(8, 8, 8, 8000))
+    assert cost.predict(Load(64, 1, 0, 0, [(64, 512)])) > cost.predict(Load(64, 1, 0, 0, [(64, 0)]))
+    assert cost.predict(Load(8, 8, 8, 800, num_swapped=9)) > cost.predict(Load(8, 8, 8, 800))
+
+
+def test_a_tile_more_costs_a_step():
+    """One token beyond a tile costs as much as a whole tile beyond it (tile quantisation)."""
+    layer = LinearLayer(model_card("Llama-2-70B"), hardware_card("H100"))
+    assert layer.at(513) == layer.at(640) > layer.at(512) == layer.at(385)
+
+
+def test_prefill_times_of_a_published_engine():
+    """Yi-34B on two A100s, eager: within 15 % of the measured 105.6, 214.3 and 366.0 ms (Sarathi's artefact)."""
+    cost = roofline(model_card("Yi-34B"), A100, Parallel(tensor=2), "eager")
+    for num, measured_ms in ((512, 105.6), (1024, 214.3), (2048, 366.0)):
+        assert cost.predict(Load(num, 1, 0, 0, [(num, 0)])) * 1e3 == pytest.approx(measured_ms, rel=0.15)
+
+
+def test_tensor_parallel_splits_the_work_and_pays_for_the_link():
+    """Four devices are faster than one and slower than a fourth of it; a pipeline stage has a fourth of the layers."""
+    load = Load(512, 1, 0, 0, [(512, 0)])
+    one = roofline(model_card("Llama-3-70B"), A100).predict(load)
+    four = roofline(model_card("Llama-3-70B"), A100, Parallel(tensor=4)).predict(load)
+    stage = roofline(model_card("Llama-3-70B"), A100, Parallel(pipeline=4)).predict(load)
+    assert one / 4 < four < one / 2
+    assert one / 4 < stage < one / 3
+
+
+def test_memory_holds_what_weights_leave():
+    """An A100-80 at 0.9 holds about 430,000 tokens of Llama-3-8B; a 70B model does not fit one at all."""
+    assert 400_000 < 16 * kv_blocks(LLAMA, A100, Parallel()) < 460_000
+    with pytest.raises(BadSetting, match=r"Llama-3-70B takes 141 GB; 1 × A100-80 leave no room"):
+        Site(model=model_card("Llama-3-70B"), hardware=A100).plant()
+    assert Site(model=model_card("Llama-3-70B"), hardware=A100, parallel=Parallel(tensor=4)).plant().num_blocks > 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "kv_bytes"),
+    [("OPT-13B", 12.9, 819_200), ("Llama-2-70B", 69, 327_680), ("Llama-3-8B", 8.0, 131_072), ("Yi-34B", 34.4, 245_760),
+     ("Falcon-180B", 180, 163_840), ("Qwen3-8B", 8.2, 147_456), ("Qwen3-32B", 32.8, 262_144)],
+)  # fmt: skip
+def test_model_cards_have_the_published_sizes(name, billions, kv_bytes):
+    """Weights within 3 % of the published number, KV per token exactly."""
+    card = model_card(name)
+    assert card.num_params / 1e9 == pytest.approx(billions, rel=0.03)
+    assert card.token_kv_size == kv_bytes
+
+
+def test_names_are_read_as_people_write_them(tmp_path):
+    """Owners, variants, case and dashes do not matter; a config.json gives the same card; the rest is refused."""
+    assert model_card("meta-llama/Meta-Llama-3-8B-Instruct") is MODEL_CARDS["Llama-3-8B"]
+    assert model_card("Qwen/Qwen3-32B") is MODEL_CARDS["Qwen3-32B"]
+    assert hardware_card("NVIDIA GeForce RTX 4090") is hardware_card("rtx4090")
+    assert hardware_card("NVIDIA RTX PRO 6000 Blackwell Server Edition") is HARDWARE_CARDS["RTXPRO6000"]
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "num_hidden_layers": 32, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    card = model_card(str(tmp_path))
+    assert (card.num_params, card.token_kv_size) == (LLAMA.num_params, LLAMA.token_kv_size)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_local_experts": 8}))
+    with pytest.raises(BadSetting, match="mixture of experts"):
+        model_card(str(tmp_path / "config.json"))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_size": "big"}))
+    with pytest.raises(BadSetting, match="hidden_size is 'big'"):
+        model_card(str(tmp_path))
+    for find, name in ((model_card, "GPT-9"), (hardware_card, "Z80"), (overheads, "magic")):
+        with pytest.raises(BadSetting, match="known: "):
+            find(name)
+
+
+def test_curves_are_linear_between_samples_and_beyond():
+    """Flat below the first sample, straight in between, and on as between the last two."""
+    curve = Curve({1: 1.0, 3: 2.0, 5: 6.0})
+    assert [curve.at(count) for count in (0, 1, 2, 3, 4, 5, 7)] == [1.0, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0]
+
+
+def test_grids_nest_and_leave_single_shots_out():
+    """A ragged branch has its own axis; points off the doubling grid are dropped where most lie on it."""
+    grid = Grid({(0, 0): 1.0, (0, 4): 5.0, (2, 0): 3.0})
+    assert grid.at((0, 2)) == 3.0
+    assert grid.at((2, 9)) == 3.0
+    assert grid.at((1, 4)) == 4.0
+    samples = {(16 << step,): float(step) for step in range(6)}
+    assert on_doubling_axes({**samples, (54,): 9.0}, axes=(0,)) == samples
+    assert on_doubling_axes({(1,): 1.0, (3,): 1.0, (5,): 1.0}, axes=(0,)) == {(1,): 1.0, (3,): 1.0, (5,): 1.0}
+
+
+def profile_files(folder, *, dense="layer,tokens,time_us\nmlp,1,10\nmlp,101,20\nembedding,1,3\nlayernorm,1,1\n"):
+    (folder / "p_tp1_dense.csv").write_text(dense)
+    (folder / "p_tp1_per_sequence.csv").write_text("layer,sequences,time_us\nlm_head,1,100\nlm_head,2,110\n")
+    attention = ["0,0,1,16,5", "0,0,1,32,6", "0,0,2,16,9", "0,0,2,32,11", "16,0,0,0,4", "32,0,0,0,10"]
+    attention += ["16,0,1,16,12", "16,0,1,32,13", "32,0,1,16,19", "32,0,1,32,20"]
+    (folder / "p_tp1_attention.csv").write_text(
+        "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n" + "\n".join(attention) + "\n"
+    )
+    return str(folder / "p")
+
+
+def test_profiles_are_looked_up_layer_by_layer(tmp_path):
+    """Dense per layer, norms twice, embedding once; for decodes, what attention adds beside the longest chunk."""
+    cost = Profiled(read_profile(profile_files(tmp_path)), LLAMA, overheads("none"))
+    once = 100e-6 + 3e-6
+    assert cost.predict(Load(1, 1, 1, 24)) == pytest.approx(once + 32 * (12e-6 + 5.5e-6))
+    mixed = cost.predict(Load(49, 1, 1, 32, [(16, 0), (32, 0)]))
+    assert mixed == pytest.approx(once + 32 * (12e-6 + 4.8e-6 + (4 + 0 + 6 + 10) * 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("dense", "message"),
+    [("layer,tokens\nmlp,1\n", "has no column 'time_us'"), ("layer,tokens,time_us\nmlp,1,fast\n", "row 2: time_us is")],
+)
+def test_broken_profiles_say_where(tmp_path, dense, message):
+    """A missing column and a cell that is no number are named, the latter with its row."""
+    with pytest.raises(BadSetting, match=message):
+        read_profile(profile_files(tmp_path, dense=dense))
+
+
+def test_missing_profiles_say_which(tmp_path):
+    """A degree of tensor parallelism that was not profiled is a missing file."""
+    with pytest.raises(BadSetting, match=r"p_tp2_per_sequence|p_tp2_dense"):
+        read_profile(profile_files(tmp_path), 2)
+
+
+def test_a_calibration_survives_its_file(tmp_path):
+    """What is written is read back; other files, and coefficients that cannot be, are refused."""
+    fitted = Fitted(fixed_s=1e-3, weights_s=2e-3, token_s=1e-4, norm=2.0, context_s=1e-8, attend_s=1e-9, drawn_s=1e-5)
+    assert fitted.predict(Load(10, 2, 1, 100, [(9, 0)])) == pytest.approx(
+        1e-3 + math.hypot(2e-3, 1e-3) + 1e-6 + 40.5e-9 + 2e-5
+    )
+    path = tmp_path / "fit.json"
+    write_calibration(Calibration(model=fitted, num_steps=7, error=0.03, about={"model": "m"}), path)
+    assert read_calibration(path) == Calibration(model=fitted, num_steps=7, error=0.03, about={"model": "m"})
+    document = json.loads(path.read_text())
+    document["coefficients"]["token_s"] = -1
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadSetting, match="token_s is -1"):
+        read_calibration(path)
+    path.write_text("{}")
+    with pytest.raises(BadSetting, match="headway calibrate"):
+        read_calibration(path)
+
+
+def test_only_one_source_of_step_times():
+    """Two sources of step times contradict each other."""
+    with pytest.raises(BadSetting, match="profile and vidur both give step times"):
+        Site(model=LLAMA, hardware=A100, profile="a", vidur="b")
+
+
+def test_vidur_tables_make_a_cost(shared_data):
+    """vidur's tables of Llama-2-70B on two A100s give a step between half and twice the roofline's."""
+    folder = shared_data / "gpu"
+    prefix = folder / "none"
+    if not (folder / "vidur_a100_meta-llama_Llama-2-70b-hf_mlp.csv").is_file():
+        pytest.skip("the vidur tables are not there")
+    del prefix
+    from headway.sim.vidur import read_layer
+
+    layer = read_layer(folder / "vidur_a100_meta-llama_Llama-2-70b-hf_mlp.csv", 4, ("mlp_up_proj_ms",))
+    assert 0.05e-3 < layer[64] < 0.3e-3
+    assert OVERHEADS["ideal"].step_s > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +31,13 @@ ModelCard = Annotated[
 Hardware = Annotated[str | None, typer.Option(help="A hardware card.", show_default="the meta file's device")]
 Bound = Annotated[float, typer.Option(help="Largest relative error of any figure.", min=0.0)]
 Folder = Annotated[
-    Path, typer.Option("--profiles", metavar="FOLDER", help="Where vidur_DEVICE_MODEL_mlp.csv files are.")
+    Path | None,
+    typer.Option(
+        "--profiles",
+        metavar="FOLDER",
+        help="Where vidur_DEVICE_MODEL_mlp.csv files are.",
+        show_default="data/gpu in $HEADWAY_SHARED, else in ../shared",
+    ),
 ]
 
 
@@ -59,11 +66,11 @@ def gpu(
     return 0 if check.is_within else FAILED
 
 
-def operators(*, profiles: Folder, as_json: Json = False) -> int:
+def operators(*, profiles: Folder = None, as_json: Json = False) -> int:
     """Compare the roofline's matrix products with profiles of 7B and 70B models."""
     from headway.fidelity import check_operators
 
-    checks = check_operators(profiles)
+    checks = check_operators(profiles or Path(os.environ.get("HEADWAY_SHARED", "../shared"), "data", "gpu"))
     is_within = all(check.is_within for check in checks)
     if as_json:
         rows = [{**asdict(check), "within": check.is_within} for check in checks]

@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONPATH $(BIN)/python -m pytest --installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve test test-fast test-full check format dev wheel clean
+.PHONY: help serve test test-fast test-full check sanitize format dev wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,15 @@ check: $(STAMPS)/package $(STAMPS)/dev  ## format, lint, types, architecture
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(PYTEST) -q tests/test_architecture.py
+
+sanitize: $(STAMPS)/build  ## the compiled executor under the address, undefined-behaviour and thread sanitizers
+	@for kind in address,undefined thread; do \
+	  echo "building with -fsanitize=$$kind ..."; \
+	  PATH="$(abspath $(BIN)):$$PATH" cmake -S native -B build/sanitize-$$kind -DCMAKE_BUILD_TYPE=Debug \
+	    -DHEADWAY_SANITIZE=$$kind -DHEADWAY_WERROR=ON >/dev/null && \
+	  PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitize-$$kind --parallel >/dev/null && \
+	  build/sanitize-$$kind/headway_driver || exit 1; \
+	done
 
 format: $(STAMPS)/dev  ## rewrite the code in the project's format and apply safe lint fixes
 	$(BIN)/ruff format

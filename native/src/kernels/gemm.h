@@ -66,17 +66,19 @@ HW_INLINE Vec::F output(const GemmArgs& g, Acc acc, float act_scale, int column,
     return finish(acc, act_scale, g.scales + column, base);
 }
 
-/// Writes one vector of outputs; the last panel may have fewer columns than lanes.
+/// Writes a tile whose panel has fewer columns than it has room for: the last one of a matrix, so speed is no matter.
 template <class Acc>
-HW_INLINE void write(const GemmArgs& g, Acc acc, float act_scale, float* row, int column) {
-    const int left = g.num_outputs - column;
-    if (left >= Vec::kLanes) {
-        Vec::store(row + column, output(g, acc, act_scale, column, row + column));
-    } else if (left > 0) {
-        alignas(64) float some[Vec::kLanes] = {};
-        for (int i = 0; i < left; ++i) some[i] = row[column + i];
-        Vec::store(some, output(g, acc, act_scale, column, some));
-        for (int i = 0; i < left; ++i) row[column + i] = some[i];
+__attribute__((noinline)) void write_edge(const GemmArgs& g, const Acc* acc, int num_rows, int row, int column) {
+    for (int r = 0; r < num_rows; ++r) {
+        const float act_scale = g.act_scales != nullptr ? g.act_scales[row + r] : 1.0f;
+        float* out = g.out + (row + r - g.row_begin) * g.out_stride;
+        for (int v = 0; v < kPanelVectors; ++v) {
+            const int at = column + v * Vec::kLanes, count = min_of(g.num_outputs - at, Vec::kLanes);
+            alignas(64) float some[Vec::kLanes] = {};
+            for (int i = 0; i < count; ++i) some[i] = out[at + i];
+            Vec::store(some, output(g, acc[r * kPanelVectors + v], act_scale, at, some));
+            for (int i = 0; i < count; ++i) out[at + i] = some[i];
+        }
     }
 }
 
@@ -91,12 +93,20 @@ void gemm_tile(const GemmArgs& g, int row, int panel) {
     multiply_panel<M, R>(static_cast<const typename M::Act*>(g.acts) + row * g.act_stride, g.act_stride,
                          g.weights + static_cast<std::size_t>(panel) * g.panel_bytes, g.num_steps, acc);
     const int column = panel * kPanelVectors * Vec::kLanes;
+    if (column + kPanelVectors * Vec::kLanes > g.num_outputs) {
+        typename M::Acc saved[R * kPanelVectors];
+#pragma GCC unroll 32  // an index the compiler cannot see would keep acc in memory, in the loop above too
+        for (int i = 0; i < R * kPanelVectors; ++i) saved[i] = acc[i / kPanelVectors][i % kPanelVectors];
+        return write_edge(g, saved, R, row, column);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
         const float act_scale = g.act_scales != nullptr ? g.act_scales[row + r] : 1.0f;
-        float* out = g.out + (row + r - g.row_begin) * g.out_stride;
+        float* out = g.out + (row + r - g.row_begin) * g.out_stride + column;
 #pragma GCC unroll 16
-        for (int v = 0; v < kPanelVectors; ++v) write(g, acc[r][v], act_scale, out, column + v * Vec::kLanes);
+        for (int v = 0; v < kPanelVectors; ++v, out += Vec::kLanes) {
+            Vec::store(out, output(g, acc[r][v], act_scale, column + v * Vec::kLanes, out));
+        }
     }
 }
 

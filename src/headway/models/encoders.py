@@ -105,7 +105,8 @@ def _sentencepiece(spec: TokenizerSpec) -> Encoders:
     A blank is put before the prompt's first text, where the file asks for it, and before no other piece.
     """
     hidden = spec.control_ids - {spec.unknown_id}
-    vocab = {token: i for i, token in enumerate(spec.tokens) if i not in hidden}
+    user_defined = {i: spec.tokens[i].replace(" ", BLANK) for i in sorted(spec.user_defined_ids)}
+    vocab = {user_defined.get(i, token): i for i, token in enumerate(spec.tokens) if i not in hidden}
     unknown = None if spec.unknown_id is None else spec.tokens[spec.unknown_id]
     merges = _merges_by_score(spec)
     try:
@@ -113,8 +114,7 @@ def _sentencepiece(spec: TokenizerSpec) -> Encoders:
     except Exception as error:  # noqa: BLE001 - the library raises nothing more specific
         raise BadModelFile(f"{spec.origin}: the tokenizer's tokens do not fit together: {error}") from None
     backend = tokenizers.Tokenizer(model)
-    user_defined = (spec.tokens[i].replace(" ", BLANK) for i in sorted(spec.user_defined_ids))
-    backend.add_tokens([AddedToken(text, normalized=False) for text in user_defined])
+    backend.add_tokens([AddedToken(text, normalized=False) for text in user_defined.values()])
     encode = _ids(backend)
     later = partial(_blanks_encoded, encode, "")
     first = partial(_blanks_encoded, encode, BLANK) if spec.add_space_prefix else later

@@ -37,7 +37,7 @@ def read_tokenizer(folder: Path, config: Metadata, vocab_size: int) -> Tokenizer
     settings = read_metadata(folder / "tokenizer_config.json")
     bos_id = _named(settings, "bos_token", tokens)
     if not settings.values:
-        bos_id = _ids(config, "bos_token_id", vocab_size).pop() if config.values.get("bos_token_id") else None
+        bos_id = min(_ids(config, "bos_token_id", vocab_size), default=None)
     eos_id = _named(settings, "eos_token", tokens)
     generation = read_metadata(folder / "generation_config.json")
     eos_ids = _ids(config, "eos_token_id", vocab_size) | _ids(generation, "eos_token_id", vocab_size)
@@ -103,6 +103,7 @@ def _without_control(parts: dict[str, Any], control_ids: frozenset[int]) -> str:
     model = parts["model"]
     kept = {token: i for token, i in model["vocab"].items() if i not in control_ids or token == model.get("unk_token")}
     rest = [entry for entry in parts.get("added_tokens") or [] if entry["id"] not in control_ids]
+    kept |= {entry["content"]: entry["id"] for entry in rest}  # else the library would number them anew
     off = {"truncation": None, "padding": None, "post_processor": None}
     return json.dumps({**parts, **off, "added_tokens": rest, "model": {**model, "vocab": kept}})
 

@@ -14,10 +14,11 @@ from headway.models.tokenizer_spec import TokenizerSpec
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# Ordinary texts, whose way to ids and back shows whether the tokenizer was put together as it is meant to be.
+# Ordinary texts, whose way to ids and back shows whether the tokenizer was put together as it is meant to be. None
+# begins with a blank: good tokenizers lose that one.
 _PROBES = (
     "Hello, world! It's 12345 o'clock.",
-    "  two blanks,\ttab\nnew line\n\n    indented = [1, 2]",
+    "Two  blanks,\ttab\nnew line\n\n    indented = [1, 2]",
     "na\u00efve caf\u00e9 \u65e5\u672c\u8a9e \u0440\u0443\u0441\u0441\u043a\u0438\u0439 \U0001f642",
 )
 

@@ -10,6 +10,7 @@ from headway.obs.latency import LatencyTracker, Lifetime
 from headway.obs.load import Load
 from headway.obs.logline import TrafficLog
 from headway.obs.prometheus import CONTENT_TYPE, EngineMetrics
+from headway.obs.refusals import Refusals
 from headway.obs.tenants import TenantFigures
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LatencyTracker",
     "Lifetime",
     "Load",
+    "Refusals",
     "TenantFigures",
     "TrafficLog",
 ]

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import headway
 from headway.errors import HeadwayError
-from headway.obs import EngineMetrics, TenantFigures, TrafficLog
+from headway.obs import EngineMetrics, Refusals, TenantFigures, TrafficLog
 from headway.server.accounts import Accounts
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
@@ -33,6 +33,7 @@ def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | 
     served = Served(engine, config, accounts)
     metrics = EngineMetrics(served.model_names[0], engine.stats)
     metrics.include(TenantFigures(accounts.book.totals, accounts.house.num_running))
+    metrics.include(Refusals(engine.stats, served.desk.refused.copy))
     engine.add_listener(metrics.on_events)
     engine.add_listener(accounts.book.on_events)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from starlette.types import Scope
 
-from headway.core import Event, Finished, FinishReason, Rejected, SamplingParams, Tier
+from headway.core import Cause, Event, Finished, FinishReason, Rejected, SamplingParams, Tier
 from headway.engine.door import ExtraWords
 from headway.errors import InvalidRequest, Overloaded, TooMany
 from headway.server.access import caller_of
 from headway.server.job import Job, request_names, submit_all
 from headway.server.params import Terms
+from headway.server.patience import Patience, patience_of
 from headway.server.port import ServedEngine
 from headway.server.request_id import request_id, unique
 from headway.tenancy import Ask, House, ServiceClass, Tenant, Ticket, tier_of
@@ -24,12 +26,14 @@ EXPECTED_OUTPUT = 256
 class Desk:
     """Takes calls for one engine; `on_refused` is told whose call was refused for now.
 
-    A ticket is open for each request from before it is submitted until it ended.
+    A ticket is open for each request from before it is submitted until it ended. `refused` counts calls that the
+    engine was not asked about, by cause.
     """
 
     def __init__(self, engine: ServedEngine, house: House, on_refused: Callable[[str], None]) -> None:
         self._engine, self._house, self._on_refused = engine, house, on_refused
         self._tickets: dict[str, Ticket] = {}
+        self.refused: Counter[str] = Counter()
         engine.add_listener(self._on_events)
 
     def submit(self, scope: Scope, prompts: Sequence[Sequence[int]], terms: Terms, kind: str, param: str) -> Job:
@@ -39,9 +43,11 @@ class Desk:
         `param`, the field that they came from.
         """
         tenant = caller_of(scope).tenant
+        patience = patience_of(scope, terms.deadline_ms, terms.ttft_deadline_ms)
         try:
-            return self._submit(tenant, prompts, terms, unique(kind, request_id(scope)))
-        except (TooMany, Overloaded):
+            return self._submit(tenant, prompts, terms, patience, unique(kind, request_id(scope)))
+        except (TooMany, Overloaded) as error:
+            self.refused[Cause.TENANT_LIMIT] += isinstance(error, TooMany)
             self._on_refused(tenant.name)
             raise
         except InvalidRequest as error:
@@ -54,10 +60,13 @@ class Desk:
         try:
             self._house.gate.require_room(tenant)
         except TooMany:
+            self.refused[Cause.TENANT_LIMIT] += 1
             self._on_refused(tenant.name)
             raise
 
-    def _submit(self, tenant: Tenant, prompts: Sequence[Sequence[int]], terms: Terms, call_id: str) -> Job:
+    def _submit(
+        self, tenant: Tenant, prompts: Sequence[Sequence[int]], terms: Terms, patience: Patience, call_id: str
+    ) -> Job:
         tier, model = self._tier(tenant, terms), terms.model or ""
         lengths = tuple(map(len, prompts))
         params = self._bounded(tenant, terms.params, tier, model, max(lengths))
@@ -79,16 +88,22 @@ class Desk:
             priority=terms.priority,
             cache_salt=self._house.salt(tenant, terms.cache_salt),
         )
+        if patience.timeout_s is not None:
+            extras["timeout_s"] = patience.timeout_s
+        if patience.ttft_s is not None:
+            extras["ttft_s"] = patience.ttft_s
         names = request_names(call_id, len(prompts))
         tickets = dict(zip(names, self._house.gate.enter(tenant, ask), strict=True))
         self._tickets |= tickets
         try:
-            return submit_all(self._engine, prompts, params, names, extras)
+            job = submit_all(self._engine, prompts, params, names, extras)
         except BaseException:
             for name, ticket in tickets.items():
                 ticket.cancel()
                 self._tickets.pop(name, None)
             raise
+        job.ends_at = patience.ends_at
+        return job
 
     @property
     def num_open(self) -> int:

@@ -91,7 +91,7 @@ def fault_of(error: Exception) -> Fault:
         case TooMany():
             return too_many(error)
         case Overloaded():
-            return refusal(str(error), error.retry_after_s, code="overloaded")
+            return refusal(str(error), error.retry_after_s, code=error.cause)
         case ExecutorFault() | PolicyFault():
             return Fault(status=500, message=str(error), kind="server_error", code="engine_fault")
         case HTTPException():

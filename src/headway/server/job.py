@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from headway.core import FinishReason, Logprobs, SamplingParams, Tier
 from headway.engine.door import ExtraWords
 from headway.engine.outputs import Delta, Usage
 from headway.errors import ExecutorFault
+from headway.server.patience import too_late
 from headway.server.port import ServedEngine, ServedStream
 
 _BACKLOG = 64  # deltas that wait for a slow reader before the engine's own streams have to merge them
+
+_GRACE_S = 0.05  # the engine ends a request at its deadline between two steps; what it says then is more exact
 
 
 @dataclass(slots=True)
@@ -40,11 +43,20 @@ class Collected:
 
 
 class Job:
-    """Streams of one HTTP request. Choice `c` of prompt `p` has index `p * n + c`, as in OpenAI's API."""
+    """Streams of one HTTP request. Choice `c` of prompt `p` has index `p * n + c`, as in OpenAI's API.
 
-    def __init__(self, streams: Sequence[ServedStream], n: int, tier: Tier = Tier.DEFAULT) -> None:
-        self._streams, self._n = streams, n
+    At `ends_at`, on the event loop's clock, it ends with what it has, even if the engine is silent. `lengths` are those
+    of the prompts, for the usage of what was cut short then.
+    """
+
+    def __init__(
+        self, streams: Sequence[ServedStream], n: int, tier: Tier = Tier.DEFAULT, lengths: Sequence[int] = ()
+    ) -> None:
+        self._streams, self._n, self._lengths = streams, n, lengths
         self.tier = tier
+        self.ends_at: float | None = None
+        self._num_tokens = [0] * self.num_choices
+        self._ended: set[int] = set()
 
     @property
     def num_choices(self) -> int:
@@ -53,8 +65,8 @@ class Job:
 
     @property
     def usage(self) -> Usage:
-        """Counts of all prompts together; what an unfinished stream used is not in them."""
-        counts = [stream.usage for stream in self._streams if stream.usage is not None]
+        """Counts of all prompts together; of an unfinished stream those of a request that met its deadline."""
+        counts = [stream.usage or self._seen(place) for place, stream in enumerate(self._streams)]
         return Usage(
             num_prompt=sum(count.num_prompt for count in counts),
             num_output=sum(count.num_output for count in counts),
@@ -71,12 +83,45 @@ class Job:
             stream.abort()
 
     async def deltas(self) -> AsyncIterator[tuple[int, Delta]]:
-        """(choice index, delta) as they come. Raises what any stream raises, `ExecutorFault` for a failed choice."""
+        """(choice index, delta) as they come. Raises what any stream raises, `ExecutorFault` for a failed choice.
+
+        Raises `Overloaded` where the deadline came before any token.
+        """
         source = self._merged() if len(self._streams) > 1 else self._single(0)
-        async for index, delta in source:
+        async for index, delta in source if self.ends_at is None else self._punctual(source, self.ends_at):
             if delta.finish_reason is FinishReason.ERROR:
                 raise ExecutorFault("the engine failed while it worked on this request; it is safe to try again")
+            self._num_tokens[index] += len(delta.token_ids)
+            if delta.finish_reason is not None:
+                self._ended.add(index)
+                if delta.finish_reason is FinishReason.DEADLINE and not any(self._num_tokens):
+                    raise too_late()
             yield index, delta
+
+    async def _punctual(
+        self, source: AsyncGenerator[tuple[int, Delta], None], ends_at: float
+    ) -> AsyncIterator[tuple[int, Delta]]:
+        """What comes in time, then an end for every choice without one. The engine's own usually comes first."""
+        now = asyncio.get_running_loop().time
+        try:
+            while True:
+                yield await asyncio.wait_for(anext(source), max(0.0, ends_at + _GRACE_S - now()))
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            self.abort()
+        finally:
+            await source.aclose()
+        for index in range(self.num_choices):
+            if index not in self._ended:
+                yield index, Delta(index % self._n, finish_reason=FinishReason.DEADLINE)
+
+    def _seen(self, place: int) -> Usage:
+        """What is known of a stream that did not tell its usage."""
+        if self.ends_at is None or not self._lengths:
+            return Usage(num_prompt=0, num_output=0, num_cached=0)
+        num_output = sum(self._num_tokens[place * self._n : (place + 1) * self._n])
+        return Usage(num_prompt=self._lengths[place], num_output=num_output, num_cached=0)
 
     async def collect(self) -> list[Collected]:
         """All choices, whole, by index."""
@@ -85,12 +130,12 @@ class Job:
             choices[index].add(delta)
         return choices
 
-    async def _single(self, place: int) -> AsyncIterator[tuple[int, Delta]]:
+    async def _single(self, place: int) -> AsyncGenerator[tuple[int, Delta], None]:
         first = place * self._n
         async for delta in self._streams[place]:
             yield first + delta.choice, delta
 
-    async def _merged(self) -> AsyncIterator[tuple[int, Delta]]:
+    async def _merged(self) -> AsyncGenerator[tuple[int, Delta], None]:
         arrivals: asyncio.Queue[tuple[int, Delta] | Exception | None] = asyncio.Queue(_BACKLOG)
 
         async def forward(place: int) -> None:
@@ -136,4 +181,4 @@ def submit_all(
         for stream in streams:
             stream.abort()
         raise
-    return Job(streams, params.n, extras.get("tier", Tier.DEFAULT))
+    return Job(streams, params.n, extras.get("tier", Tier.DEFAULT), [len(prompt_ids) for prompt_ids in prompts])

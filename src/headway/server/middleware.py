@@ -14,6 +14,7 @@ from headway.server.access import Access
 from headway.server.bounded import require_small
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
+from headway.server.patience import note_arrival
 from headway.server.request_id import HEADER, name_request, request_id
 from headway.tenancy import House
 
@@ -51,6 +52,7 @@ class Envelope:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         name_request(scope)
+        note_arrival(scope)
         scope["root_path"] = self._root_path or scope.get("root_path", "")
         began, status = time.monotonic(), 0
 

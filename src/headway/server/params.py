@@ -8,6 +8,7 @@ from typing import Any
 from headway.core import SamplingParams
 from headway.errors import InvalidRequest
 from headway.server.faults import Unsupported
+from headway.server.patience import checked
 from headway.server.schema import ChatRequest, CompletionRequest, Generate
 
 MAX_SEQUENCES = 1024  # choices of all prompts of one call
@@ -28,6 +29,8 @@ class Terms:
     priority: int = 0
     cache_salt: str = ""
     service_tier: str | None = None
+    deadline_ms: float | None = None
+    ttft_deadline_ms: float | None = None
 
 
 def completion_terms(body: CompletionRequest) -> Terms:
@@ -96,6 +99,8 @@ def _terms(body: Generate, params: SamplingParams) -> Terms:
         priority=priority,
         cache_salt=cache_salt,
         service_tier=body.service_tier,
+        deadline_ms=checked("deadline_ms", body.deadline_ms),
+        ttft_deadline_ms=checked("ttft_deadline_ms", body.ttft_deadline_ms),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol, Unpack
 
 from headway.core import Event, Logprobs, SamplingParams
+from headway.engine.control import Control
 from headway.engine.door import ExtraWords
 from headway.engine.outputs import Delta, EngineStats, Usage
 
@@ -58,6 +59,9 @@ class ServedEngine(Protocol):
 
     @property
     def honours_tier(self) -> bool: ...
+
+    @property
+    def control(self) -> Control: ...
 
     @property
     def is_ready(self) -> bool: ...

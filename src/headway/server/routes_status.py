@@ -23,7 +23,12 @@ def probe_routes(served: Served) -> APIRouter:
         """200 while the engine's loop lives, busy or not; else 503: restart it."""
         if engine.is_alive:
             return {"status": "alive"}
-        fault = Fault(status=503, message="the engine has stopped", kind="service_unavailable", code="engine_dead")
+        fault = Fault(
+            status=503,
+            message="the engine has stopped, or a step of it hangs",
+            kind="service_unavailable",
+            code="engine_dead",
+        )
         return fault.response()
 
     @router.head("/ready", include_in_schema=False, response_model=None)

@@ -72,6 +72,8 @@ class Generate(Body):
     priority: Whole | None = None
     cache_salt: str | None = None
     service_tier: str | None = None
+    deadline_ms: float | None = None
+    ttft_deadline_ms: float | None = None
     request_id: str | None = None
 
 

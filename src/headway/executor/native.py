@@ -114,7 +114,7 @@ class NativeExecutor:
         scored_rows = [scored.first_row + i for scored in packed.scored for i in range(len(scored.target_ids))]
         needed_N = np.concatenate([packed.draw_rows_R, np.array(scored_rows, np.int32)])
         logits = model.run(cache, _arrays(packed, needed_N), num_logits=num_draws)
-        tokens = sample(packed.draws, packed.logit_rows, logits.logits_RV)
+        tokens = sample(packed.draws, packed.logit_rows, logits.logits_RV, logits.best_R)
         scores: dict[str, list[Logprobs]] = {}
         first = num_draws
         for scored in packed.scored:

@@ -21,6 +21,7 @@ V vocabulary, R rows, N some of the vocabulary's tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +38,19 @@ _FIRST_NUCLEUS = 1024
 """Tokens sorted at first for `top_p`; they nearly always hold the nucleus. A whole vocabulary takes 30 times longer."""
 
 
-def sample(draws: Sequence[Draw], logit_rows: Sequence[int], logits_RV: Array) -> list[Token]:
+def sample(
+    draws: Sequence[Draw],
+    logit_rows: Sequence[int],
+    logits_RV: Array,
+    best_R: NDArray[np.integer[Any]] | None = None,
+) -> list[Token]:
     """The next token of each draw; draw i reads row `logit_rows[i]`, which several draws may share.
 
+    `best_R` is each row's arg max where it is known already; in a row without any number, any index.
     Raises `ExecutorFault` naming the sequences whose logits have no finite maximum; nothing is drawn then.
     """
-    best_R = logits_RV.argmax(axis=1) if len(draws) else np.empty(0, np.int64)
+    if best_R is None:
+        best_R = logits_RV.argmax(axis=1) if len(draws) else np.empty(0, np.int64)
     # A NaN is its row's arg max, so one look at the maxima finds every row that cannot be drawn from.
     finite_R = np.isfinite(logits_RV[np.arange(len(best_R)), best_R])
     if not finite_R.all():

@@ -119,6 +119,8 @@ class StepRecord:
 
     `free_blocks` is taken after allocation and before finished sequences are released; it counts evictable
     blocks as free and promised ones as taken. `limit` and `held` tell what kept those that waited, if anybody did.
+    `lost` are tokens of a batch that broke: granted in this step or an earlier one, and not computed. `predicted_s` is
+    how long the policy thought that the step would take; None where it does not predict.
     """
 
     step: int
@@ -136,6 +138,8 @@ class StepRecord:
     queued: QueueSizes = QueueSizes()
     limit: Hold | None = None
     held: dict[str, Hold] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    predicted_s: float | None = None
     end_s: float = 0.0
 
 

@@ -68,8 +68,8 @@ class StepPlan:
 
     Preemptions happen first, then swap-ins, then grants in their order. `wasted` are ended sequences whose
     rows are computed all the same (static batching). `rejected` carries a reason for each. `limit` is what ended
-    the admission of waiting sequences, `held` what kept single ones of them for a reason of their own; both are told
-    to people only.
+    the admission of waiting sequences, `held` what kept single ones of them for a reason of their own, `predicted_s`
+    how long the step is thought to take; all three are told to people only.
     """
 
     grants: list[Grant] = field(default_factory=list)
@@ -80,6 +80,7 @@ class StepPlan:
     notes: list[str] = field(default_factory=list)
     limit: Hold | None = None
     held: dict[str, Hold] = field(default_factory=dict)
+    predicted_s: float | None = None
 
     @property
     def num_tokens(self) -> int:

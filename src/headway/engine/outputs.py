@@ -39,7 +39,8 @@ class EngineStats:
     """A snapshot for `/load`, the log line and metrics. Tokens are totals since the start.
 
     `num_queued_tokens` are those of prompts that wait for their first place, `refused` counts refusals by cause,
-    `guardrail_level` is 0 while all promises hold.
+    `guardrail_level` is 0 while all promises hold. A block is used by a sequence, cached for whoever asks next, or
+    empty; `num_loosened_blocks` counts how often one lost its last user.
     """
 
     num_running: int = 0
@@ -56,6 +57,9 @@ class EngineStats:
     num_queued_tokens: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
     guardrail_level: int = 0
+    num_cached_blocks: int = 0
+    num_used_blocks: int = 0
+    num_loosened_blocks: int = 0
 
     @property
     def kv_usage(self) -> float:

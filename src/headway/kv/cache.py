@@ -77,11 +77,17 @@ class KVCache(Holdings):
         canonical = self.prefix.insert(tokens, block_ids[:num_full], salt, table.trail)
         if canonical == block_ids[first:num_full]:
             return
-        swaps = [(own, other) for own, other in zip(block_ids[first:num_full], canonical, strict=True) if own != other]
-        block_ids[first:num_full] = canonical
-        self.prefix.use([other for _, other in swaps if not self.pool.refs[other]])
-        self.pool.ref(other for _, other in swaps)
-        self._drop(own for own, _ in swaps)
+        swaps = [
+            (holder, at, own, other)
+            for at, (own, other) in enumerate(zip(block_ids[first:num_full], canonical, strict=True), start=first)
+            if own != other
+            for holder in self._holders(table, at)
+        ]
+        for holder, at, _, other in swaps:
+            holder.block_ids[at] = other
+        self.prefix.use(list(dict.fromkeys(other for _, _, _, other in swaps if not self.pool.refs[other])))
+        self.pool.ref(other for _, _, _, other in swaps)
+        self._drop(own for _, _, own, _ in swaps)
 
     def release(self, seq_id: str) -> None:
         """Drop everything that the sequence holds, on the device or in the host tier. Its tail is evicted first."""
@@ -163,6 +169,16 @@ class KVCache(Holdings):
         self.pool.give_back(idle)
         self.stats.num_evicted += len(idle)
 
+    def _holders(self, table: Table, at: int) -> list[Table]:
+        """The tables that share this one's block there.
+
+        They change together: with a block that is cached now behind another one, a sequence must hold that one, too.
+        """
+        block = table.block_ids[at]
+        if self.pool.refs[block] == 1:
+            return [table]
+        return [other for other in self.tables.values() if block in other.block_ids[at : at + 1]]
+
     def _take(self, num: int) -> list[int]:
         short = num - self.pool.num_free
         if short > 0:
@@ -182,6 +198,7 @@ class KVCache(Holdings):
     def _drop(self, block_ids: Iterable[int]) -> None:
         """Give up references; what nobody else holds becomes idle where it is cached, else free."""
         loose = self.pool.unref(block_ids)
+        self.stats.num_loosened += len(loose)
         cached = [block for block in loose if self.prefix.holds(block)]
         self.prefix.idle(cached)
         self.pool.give_back(block for block in loose if not self.prefix.holds(block))

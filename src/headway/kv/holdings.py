@@ -35,6 +35,7 @@ class Stats:
     num_admitted: int = 0
     num_hit_tokens: int = 0
     num_evicted: int = 0  # blocks
+    num_loosened: int = 0  # blocks that lost their last holder, kept as cache or not
     num_copied: int = 0  # blocks, for copy-on-write
     num_swapped_out: int = 0  # blocks
     num_swapped_in: int = 0  # blocks

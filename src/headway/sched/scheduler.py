@@ -127,7 +127,7 @@ class Scheduler:
         if plan.rejected:
             self._reject(plan, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
-        record.notes = plan.notes
+        record.notes, record.predicted_s = plan.notes, plan.predicted_s
         if queues.waiting:
             record.limit, record.held = binding_limit(plan, self._limits, queues, self.kv), plan.held
         record.queued = QueueSizes(len(queues.running), len(queues.waiting), len(queues.swapped))
@@ -156,6 +156,7 @@ class Scheduler:
     def fail(self, batch: Batch, seq_ids: tuple[str, ...], now_s: float) -> None:
         """A step broke: end the sequences at fault (all of the batch when unknown); the others compute it again."""
         culprits = set(seq_ids) or {grant.seq.id for grant in batch.grants}
+        self._record.lost |= {grant.seq.id: grant.num_tokens for grant in batch.grants}
         for grant in batch.grants:
             grant.seq.num_in_flight = 0
             self._stepper.drop_branches(grant.seq.id)

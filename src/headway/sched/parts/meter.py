@@ -25,8 +25,10 @@ class StepMeter:
         self._controller.model, self._copy_s = other._controller.model, other._copy_s
 
     def planned(self, step: int, plan: StepPlan) -> None:
-        """Remember what a step is about to do."""
+        """Remember what a step is about to do, and say in the plan how long that should take."""
         load, num_decodes = load_of(plan)
+        model = self._controller.model
+        plan.predicted_s = model.predict(load) if model.is_ready and load.num_tokens else None
         swaps = [entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP]
         self._planned[step] = load, num_decodes, sum(seq.num_computed for seq in (*swaps, *plan.swap_ins))
 

@@ -299,7 +299,8 @@ def test_forks_that_share_a_block_change_to_the_cached_ones_together():
     compute(kv, "a", TOKENS[:13])
     kv.fork("a", "b")
     kv.swap_out("a", "b")
-    compute(kv, "x", list(range(40)))  # evicts the third block alone
+    kv.admit("x", Hit.EMPTY)
+    kv.extend("x", 0, 40)  # evicts the third block alone
     kv.release("x")
     assert kv.match(TOKENS[:13], "").num_tokens == 8
     kv.swap_in("a", "b")

@@ -105,10 +105,11 @@ void bind_model(nb::module_& m) {
         .def("swap_in", &KvCache::swap_in, nb::arg("host_device"), nb::call_guard<nb::gil_scoped_release>())
         .def("poison", &KvCache::poison, nb::arg("block_ids"));
     nb::class_<Model>(m, "Model")
-        .def("__init__",
-             [](Model* self, const ModelConfig& config, const std::string& weights, const std::string& kernel_set,
-                int num_threads) { new (self) Model(config, weight_format(weights), kernel_set, num_threads); },
-             nb::arg("config"), nb::kw_only(), nb::arg("weights"), nb::arg("kernel_set"), nb::arg("num_threads"))
+        .def(
+            "__init__",
+            [](Model* self, const ModelConfig& config, const std::string& weights, const std::string& kernel_set,
+               int num_threads) { new (self) Model(config, weight_format(weights), kernel_set, num_threads); },
+            nb::arg("config"), nb::kw_only(), nb::arg("weights"), nb::arg("kernel_set"), nb::arg("num_threads"))
         .def_prop_ro("kernel_set", [](const Model& model) { return model.kernel_set().name; })
         .def_prop_ro("num_threads", &Model::num_threads)
         .def_prop_ro("weight_bytes", &Model::weight_bytes)

@@ -20,7 +20,9 @@ class Ops {
 public:
     explicit Ops(const std::string& kernel_set) : set_(find_kernel_set(kernel_set)) {}
 
-    int act_levels(int num_inputs) const { return PackedMatrix(set_, WeightFormat::kInt8, 1, num_inputs).input_levels(); }
+    int act_levels(int num_inputs) const {
+        return PackedMatrix(set_, WeightFormat::kInt8, 1, num_inputs).input_levels();
+    }
 
     void linear(Floats2 x, Floats2 weight, Floats1 bias, bool quantized, int rows_at_once, OutFloats2 out) const;
     void rms_norm(Floats2 x, Floats1 weight, float eps, OutFloats2 out) const;
@@ -81,7 +83,8 @@ void Ops::rms_norm(Floats2 x, Floats1 weight, float eps, OutFloats2 out) const {
     for (int r = 0; r < extent(x, 0); ++r) {
         const Array<float> row = padded_row(x.data() + static_cast<std::ptrdiff_t>(r) * n, n);
         set_.rms_norm(row.data(), w.data(), n, eps, row.data());
-        std::memcpy(out.data() + static_cast<std::ptrdiff_t>(r) * n, row.data(), sizeof(float) * static_cast<std::size_t>(n));
+        std::memcpy(out.data() + static_cast<std::ptrdiff_t>(r) * n, row.data(),
+                    sizeof(float) * static_cast<std::size_t>(n));
     }
 }
 
@@ -89,7 +92,8 @@ void Ops::quantize(Floats2 x, int levels, OutFloats2 out) const {
     const int n = extent(x, 1);
     ActRows acts(set_, WeightFormat::kInt8, 1, n);
     for (int r = 0; r < extent(x, 0); ++r) {
-        set_.quantize(padded_row(x.data() + static_cast<std::ptrdiff_t>(r) * n, n).data(), n, acts.quantized(0, levels));
+        set_.quantize(padded_row(x.data() + static_cast<std::ptrdiff_t>(r) * n, n).data(), n,
+                      acts.quantized(0, levels));
         read_back(acts.quantized(0, levels), out.data() + static_cast<std::ptrdiff_t>(r) * n, n);
     }
 }
@@ -111,7 +115,8 @@ void Ops::silu_mul(Floats2 gate_up, OutFloats2 out) const {
     for (int r = 0; r < extent(out, 0); ++r) {
         const Array<float> row = padded_row(gate_up.data() + static_cast<std::ptrdiff_t>(r) * 2 * n, 2 * n);
         set_.silu_mul(row.data(), n, result.data());
-        std::memcpy(out.data() + static_cast<std::ptrdiff_t>(r) * n, result.data(), sizeof(float) * static_cast<std::size_t>(n));
+        std::memcpy(out.data() + static_cast<std::ptrdiff_t>(r) * n, result.data(),
+                    sizeof(float) * static_cast<std::size_t>(n));
     }
 }
 
@@ -127,72 +132,122 @@ void Ops::silu_mul_quantize(Floats2 gate_up, int hadamard, int levels, OutFloats
     }
 }
 
-/// The last T of C tokens attend to all before them: q is T x H x D, k and v are C x K x D. Spare slots hold NaN.
-void Ops::attention(Floats3 q, Floats3 k, Floats3 v, Ints1 block_table, int num_blocks, int block_size, int dtype,
-                    int rows_at_once, OutFloats3 out) const {
-    const int num_rows = extent(q, 0), heads = extent(q, 1), dim = extent(q, 2);
-    const int context = extent(k, 0), kv_heads = extent(k, 1), shared = heads / kv_heads;
+/// One sequence's cache with NaN in its spare slots, and the queries of all its tokens.
+struct Sequence {
+    Sequence(const KernelSet& set, Floats3 q, Floats3 k, Floats3 v, const std::int32_t* table, int num_blocks,
+             int block_size, KvDtype dtype);
+
+    ModelConfig config;
+    int num_rows, context, first_row;
+    KvCache cache;
+    KvView kv;
+    std::size_t head_bytes;  // of one query as stored
+    Array<std::uint8_t> queries;
+    Array<float> scales;
+    Array<std::int32_t> offsets;
+};
+
+ModelConfig attention_config(const Floats3& q, const Floats3& k) {
     ModelConfig config;
     config.vocab_size = config.hidden_size = config.ffn_size = config.num_layers = 1;
-    config.num_heads = heads;
-    config.num_kv_heads = kv_heads;
-    config.head_dim = dim;
+    config.num_heads = extent(q, 1);
+    config.num_kv_heads = extent(k, 1);
+    config.head_dim = extent(q, 2);
     config.rope_frequencies = {0.0};
-    KvCache cache(config, static_cast<KvDtype>(dtype), block_size, num_blocks, 0);
+    return config;
+}
+
+Sequence::Sequence(const KernelSet& set, Floats3 q, Floats3 k, Floats3 v, const std::int32_t* table, int num_blocks,
+                   int block_size, KvDtype dtype)
+    : config(attention_config(q, k)),
+      num_rows(extent(q, 0)),
+      context(extent(k, 0)),
+      first_row(context - num_rows),
+      cache(config, dtype, block_size, num_blocks, 0),
+      kv(cache.layer(0)) {
+    const int heads = config.num_heads, kv_heads = config.num_kv_heads, dim = config.head_dim, padded = kv.padded_dim;
+    const std::size_t act_bytes = dtype == KvDtype::kInt8 ? static_cast<std::size_t>(set.act_bytes) : sizeof(float);
+    const std::size_t count = static_cast<std::size_t>(context * heads);
+    head_bytes = static_cast<std::size_t>(padded) * act_bytes;
+    queries = Array<std::uint8_t>(head_bytes * count);
+    scales = Array<float>(count);
+    offsets = Array<std::int32_t>(count);
     std::vector<int> all(static_cast<std::size_t>(num_blocks));
     for (int i = 0; i < num_blocks; ++i) all[static_cast<std::size_t>(i)] = i;
     cache.poison(all);
-    const KvView kv = cache.layer(0);
-    const int padded = kv.padded_dim;
-    const std::size_t row_bytes = static_cast<std::size_t>(heads * padded) * sizeof(float);
-    Array<std::uint8_t> queries(row_bytes * static_cast<std::size_t>(context));
-    Array<float> scales(static_cast<std::size_t>(context * heads)), scratch(static_cast<std::size_t>(3 * padded));
-    Array<std::int32_t> offsets(static_cast<std::size_t>(context * heads));
+    Array<float> scratch(static_cast<std::size_t>(3 * padded));
     std::vector<float> qkv(static_cast<std::size_t>((heads + 2 * kv_heads) * dim));
     const float one = 1.0f, zero = 0.0f;
     for (int t = 0; t < context; ++t) {
-        const int row = t - (context - num_rows);
-        if (row >= 0) std::copy_n(q.data() + row * heads * dim, heads * dim, qkv.begin());
+        if (t >= first_row) std::copy_n(q.data() + (t - first_row) * heads * dim, heads * dim, qkv.begin());
         std::copy_n(k.data() + t * kv_heads * dim, kv_heads * dim, qkv.begin() + heads * dim);
         std::copy_n(v.data() + t * kv_heads * dim, kv_heads * dim, qkv.begin() + (heads + kv_heads) * dim);
-        set_.append({.qkv = qkv.data(), .num_heads = heads, .num_kv_heads = kv_heads, .rope_half = 1, .cos = &one,
-                     .sin = &zero, .q_norm = nullptr, .k_norm = nullptr, .norm_eps = 1e-5f,
-                     .query_scale = std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(dim)),
-                     .query_levels = std::min(set_.prob_levels / 2, 0x7FFFFFFF / 127 / padded), .kv = &kv,
-                     .block = block_table.data()[t / block_size], .slot = t % block_size,
-                     .queries = queries.data() + static_cast<std::size_t>(t) * row_bytes,
-                     .query_scales = scales.data() + t * heads, .query_offsets = offsets.data() + t * heads,
-                     .scratch = scratch.data()});
+        set.append({.qkv = qkv.data(),
+                    .num_heads = heads,
+                    .num_kv_heads = kv_heads,
+                    .rope_half = 1,
+                    .cos = &one,
+                    .sin = &zero,
+                    .q_norm = nullptr,
+                    .k_norm = nullptr,
+                    .norm_eps = 1e-5f,
+                    .query_scale = std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(dim)),
+                    .query_levels = std::min(set.prob_levels / 2, 0x7FFFFFFF / 127 / padded),
+                    .kv = &kv,
+                    .block = table[t / block_size],
+                    .slot = t % block_size,
+                    .queries = queries.data() + static_cast<std::size_t>(t * heads) * head_bytes,
+                    .query_scales = scales.data() + t * heads,
+                    .query_offsets = offsets.data() + t * heads,
+                    .scratch = scratch.data()});
     }
-    const bool quantized = kv.dtype == KvDtype::kInt8;
-    const std::size_t head_bytes = static_cast<std::size_t>(padded) * (quantized ? static_cast<std::size_t>(set_.act_bytes) : 4);
-    const int most = rows_at_once * shared;
-    Array<std::uint8_t> some(head_bytes * static_cast<std::size_t>(most)), work(set_.attend_scratch(most, padded));
-    Array<float> some_scales(static_cast<std::size_t>(most)), result(static_cast<std::size_t>(most * padded));
-    Array<std::int32_t> some_offsets(static_cast<std::size_t>(most));
-    std::vector<int> lengths(static_cast<std::size_t>(most));
-    for (int first = 0; first < num_rows; first += rows_at_once) {
-        const int count = std::min(rows_at_once, num_rows - first);
-        for (int h = 0; h < kv_heads; ++h) {
-            for (int i = 0; i < count * shared; ++i) {
-                const int token = context - num_rows + first + i / shared, head = h * shared + i % shared;
-                const std::size_t from = static_cast<std::size_t>(token * heads + head), to = static_cast<std::size_t>(i);
-                std::memcpy(some.data() + to * head_bytes,
-                            queries.data() + static_cast<std::size_t>(token) * row_bytes +
-                                static_cast<std::size_t>(head) * head_bytes, head_bytes);
-                some_scales[to] = scales[from];
-                some_offsets[to] = offsets[from];
-                lengths[to] = token + 1;
-            }
-            set_.attend({.kv = &kv, .block_table = block_table.data(), .kv_head = h, .num_rows = count * shared,
-                         .queries = some.data(), .query_scales = quantized ? some_scales.data() : nullptr,
-                         .query_offsets = quantized ? some_offsets.data() : nullptr, .lengths = lengths.data(),
-                         .prob_levels = set_.prob_levels, .out = result.data(), .scratch = work.data()});
-            for (int i = 0; i < count * shared; ++i) {
-                float* to = out.data() + ((first + i / shared) * heads + h * shared + i % shared) * dim;
-                std::copy_n(result.data() + i * padded, dim, to);
-            }
-        }
+}
+
+/// Attention of `count` rows from `first` on, and of the query heads of one kv head.
+void attend_rows(const KernelSet& set, const Sequence& seq, const std::int32_t* table, Range rows, int kv_head,
+                 float* out) {
+    const int heads = seq.config.num_heads, shared = heads / seq.config.num_kv_heads, dim = seq.config.head_dim;
+    const int count = (rows.end - rows.begin) * shared, padded = seq.kv.padded_dim;
+    const std::size_t n = static_cast<std::size_t>(count);
+    Array<std::uint8_t> queries(seq.head_bytes * n), scratch(set.attend_scratch(count, padded));
+    Array<float> scales(n), result(n * static_cast<std::size_t>(padded));
+    Array<std::int32_t> offsets(n);
+    std::vector<int> lengths(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        const int token = seq.first_row + rows.begin + static_cast<int>(i) / shared;
+        const std::size_t from =
+            static_cast<std::size_t>(token * heads + kv_head * shared + static_cast<int>(i) % shared);
+        std::memcpy(queries.data() + i * seq.head_bytes, seq.queries.data() + from * seq.head_bytes, seq.head_bytes);
+        scales[i] = seq.scales[from];
+        offsets[i] = seq.offsets[from];
+        lengths[i] = token + 1;
+    }
+    const bool quantized = seq.kv.dtype == KvDtype::kInt8;
+    set.attend({.kv = &seq.kv,
+                .block_table = table,
+                .kv_head = kv_head,
+                .num_rows = count,
+                .queries = queries.data(),
+                .query_scales = quantized ? scales.data() : nullptr,
+                .query_offsets = quantized ? offsets.data() : nullptr,
+                .lengths = lengths.data(),
+                .prob_levels = set.prob_levels,
+                .out = result.data(),
+                .scratch = scratch.data()});
+    for (int i = 0; i < count; ++i) {
+        float* to = out + ((rows.begin + i / shared) * heads + kv_head * shared + i % shared) * dim;
+        std::copy_n(result.data() + i * padded, dim, to);
+    }
+}
+
+/// The last T of C tokens attend to all before them: q is T x H x D, k and v are C x K x D. Spare slots hold NaN.
+void Ops::attention(Floats3 q, Floats3 k, Floats3 v, Ints1 block_table, int num_blocks, int block_size, int dtype,
+                    int rows_at_once, OutFloats3 out) const {
+    const std::int32_t* table = block_table.data();
+    const Sequence sequence(set_, q, k, v, table, num_blocks, block_size, static_cast<KvDtype>(dtype));
+    for (int first = 0; first < sequence.num_rows; first += rows_at_once) {
+        const Range rows{first, std::min(sequence.num_rows, first + rows_at_once)};
+        for (int h = 0; h < sequence.config.num_kv_heads; ++h) attend_rows(set_, sequence, table, rows, h, out.data());
     }
 }
 

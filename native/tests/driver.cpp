@@ -62,14 +62,25 @@ void fill(Model& model) {
         const char* name;
         int rows, columns;
     };
-    for (const Tensor& t : {Tensor{"norm", 1, width}, {"embedding", c.vocab_size, width}, {"head", c.vocab_size, width}}) {
+    for (const Tensor& t :
+         {Tensor{"norm", 1, width}, {"embedding", c.vocab_size, width}, {"head", c.vocab_size, width}}) {
         set_random(model, random, t.name, -1, t.rows, t.columns);
     }
     for (int layer = 0; layer < c.num_layers; ++layer) {
-        for (const Tensor& t : {Tensor{"attn_norm", 1, width}, {"ffn_norm", 1, width}, {"q", q, width}, {"k", kv, width},
-                                {"v", kv, width}, {"o", width, q}, {"gate", ffn, width}, {"up", ffn, width},
-                                {"down", width, ffn}, {"q_bias", 1, q}, {"k_bias", 1, kv}, {"v_bias", 1, kv},
-                                {"q_norm", 1, c.head_dim}, {"k_norm", 1, c.head_dim}}) {
+        for (const Tensor& t : {Tensor{"attn_norm", 1, width},
+                                {"ffn_norm", 1, width},
+                                {"q", q, width},
+                                {"k", kv, width},
+                                {"v", kv, width},
+                                {"o", width, q},
+                                {"gate", ffn, width},
+                                {"up", ffn, width},
+                                {"down", width, ffn},
+                                {"q_bias", 1, q},
+                                {"k_bias", 1, kv},
+                                {"v_bias", 1, kv},
+                                {"q_norm", 1, c.head_dim},
+                                {"k_norm", 1, c.head_dim}}) {
             set_random(model, random, t.name, layer, t.rows, t.columns);
         }
     }
@@ -77,14 +88,15 @@ void fill(Model& model) {
 }
 
 /// One lane of `num_rows` tokens ending at `context`, its blocks in falling order.
-std::vector<float> run_lane(Model& model, const KvCache& cache, int first, int num_rows, const std::vector<int>& table) {
+std::vector<float> run_lane(Model& model, const KvCache& cache, int first, int num_rows,
+                            const std::vector<int>& table) {
     std::vector<std::int32_t> ids, needed;
     for (int i = 0; i < num_rows; ++i) {
         ids.push_back((first + i) * 7 % 67);
         needed.push_back(i);
     }
     const std::int32_t bounds[] = {0, num_rows}, context[] = {first + num_rows};
-    const BatchArrays batch{ids.data(), num_rows, bounds, context, 1, table.data(), static_cast<int>(table.size()),
+    const BatchArrays batch{ids.data(),    num_rows, bounds, context, 1, table.data(), static_cast<int>(table.size()),
                             needed.data(), num_rows};
     std::vector<float> logits(static_cast<std::size_t>(num_rows) * 67);
     std::vector<std::int32_t> best(static_cast<std::size_t>(num_rows));
@@ -101,7 +113,8 @@ void check_chunks(const std::string& set, WeightFormat format, KvDtype dtype, in
     Model one(tiny_config(), format, set, 1), three(tiny_config(), format, set, 3);
     fill(one);
     fill(three);
-    KvCache whole_cache(one.config(), dtype, block_size, num_blocks, 2), cache(one.config(), dtype, block_size, num_blocks, 2);
+    KvCache whole_cache(one.config(), dtype, block_size, num_blocks, 2),
+        cache(one.config(), dtype, block_size, num_blocks, 2);
     whole_cache.poison(table);
     cache.poison(table);
     const std::vector<float> whole = run_lane(one, whole_cache, 0, kTokens, table);
@@ -119,10 +132,13 @@ void check_chunks(const std::string& set, WeightFormat format, KvDtype dtype, in
 }
 
 void check_refusals() {
-    const auto make = [](int num_threads, const char* set) { Model(tiny_config(), WeightFormat::kInt8, set, num_threads); };
+    const auto make = [](int num_threads, const char* set) {
+        Model(tiny_config(), WeightFormat::kInt8, set, num_threads);
+    };
     expect_refused<std::invalid_argument>([&] { make(0, "auto"); }, "no threads");
     expect_refused<std::invalid_argument>([&] { make(1, "none"); }, "unknown kernel set");
-    expect_refused<std::bad_alloc>([] { KvCache(tiny_config(), KvDtype::kFloat32, 1 << 16, 1 << 26, 0); }, "endless cache");
+    expect_refused<std::bad_alloc>([] { KvCache(tiny_config(), KvDtype::kFloat32, 1 << 16, 1 << 26, 0); },
+                                   "endless cache");
     Model model(tiny_config(), WeightFormat::kInt8, "auto", 2);
     const float value = 1.0f;
     expect_refused<std::invalid_argument>([&] { model.set_tensor("q", 0, &value, 1, 1); }, "a shape");

@@ -45,7 +45,8 @@ HW_INLINE void convert(const float* x, int n, float* out) {
 /// Saturating: an infinity in one token's value would turn the zero weight of a masked neighbour into NaN.
 HW_INLINE void convert(const float* x, int n, std::uint16_t* out) {
     const Vec::F top = Vec::set1(kHalfMax), bottom = Vec::set1(-kHalfMax);
-    for (int i = 0; i < n; i += Vec::kLanes) Vec::store_half(out + i, Vec::max(Vec::min(Vec::load(x + i), top), bottom));
+    for (int i = 0; i < n; i += Vec::kLanes)
+        Vec::store_half(out + i, Vec::max(Vec::min(Vec::load(x + i), top), bottom));
 }
 
 /// Quantises one key or value to int8 with its own scale, which is returned.
@@ -93,14 +94,16 @@ void append_as(const AppendArgs& a) {
             float* scales = slot_scales(kv, slot.head) + a.slot;
             scales[0] = convert_int8(a.scratch, dim, MatInt8::kWeightOffset, key);
             __builtin_memset(a.scratch, 0, sizeof(float) * static_cast<std::size_t>(dim));
-            __builtin_memcpy(a.scratch, values + h * kv.head_dim, sizeof(float) * static_cast<std::size_t>(kv.head_dim));
+            __builtin_memcpy(a.scratch, values + h * kv.head_dim,
+                             sizeof(float) * static_cast<std::size_t>(kv.head_dim));
             const float value_scale = convert_int8(a.scratch, dim, 0, value);
             scales[kv.block_size] = __builtin_log2f(value_scale);
             scales[2 * kv.block_size] = 1.0f / value_scale;
         } else {
             convert(a.scratch, dim, key);
             __builtin_memset(a.scratch, 0, sizeof(float) * static_cast<std::size_t>(dim));
-            __builtin_memcpy(a.scratch, values + h * kv.head_dim, sizeof(float) * static_cast<std::size_t>(kv.head_dim));
+            __builtin_memcpy(a.scratch, values + h * kv.head_dim,
+                             sizeof(float) * static_cast<std::size_t>(kv.head_dim));
             convert(a.scratch, dim, value);
         }
         store_token<Cache>(kv, slot, key, value);

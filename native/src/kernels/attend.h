@@ -36,7 +36,8 @@ struct Scratch {
 
 HW_INLINE std::size_t scratch_bytes(int num_rows, int padded_dim) {
     const std::size_t per_row = sizeof(RowState) + 2 * sizeof(float) * kTile;
-    return static_cast<std::size_t>(num_rows) * per_row + 4 * sizeof(float) * kGroup * static_cast<std::size_t>(padded_dim);
+    return static_cast<std::size_t>(num_rows) * per_row +
+           4 * sizeof(float) * kGroup * static_cast<std::size_t>(padded_dim);
 }
 
 std::size_t attend_scratch(int num_rows, int padded_dim) { return scratch_bytes(num_rows, padded_dim); }
@@ -100,7 +101,8 @@ HW_INLINE void store_probs(Act* out, Vec::F p, float levels) {
 }
 
 /// Turns a row's scores into weights and moves its running maximum and sum along.
-/// Floats: weights relative to the running maximum. int8: relative to the tile's own maximum, so that they use all levels.
+/// Floats: weights relative to the running maximum. int8: relative to the tile's own maximum, so that they use all
+/// levels.
 template <class Cache>
 HW_INLINE void soften_row(const Tile& tile, int visible, float levels, const Scratch<Cache>& scratch, int row) {
     constexpr bool kQuantized = sizeof(typename Cache::Element) == 1;

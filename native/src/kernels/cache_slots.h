@@ -49,7 +49,8 @@ struct Slot {
 };
 
 HW_INLINE std::uint8_t* head_part(const KvView& kv, int block, int kv_head) {
-    return kv.base + static_cast<std::size_t>(block) * kv.block_bytes + static_cast<std::size_t>(kv_head) * kv.head_bytes;
+    return kv.base + static_cast<std::size_t>(block) * kv.block_bytes +
+           static_cast<std::size_t>(kv_head) * kv.head_bytes;
 }
 
 HW_INLINE float* slot_scales(const KvView& kv, std::uint8_t* head) {
@@ -98,8 +99,8 @@ HW_INLINE void point_at_tile(const AttendArgs& a, int first, int num_tokens, Til
         const int position = g * kGroup < num_tokens ? first + g * kGroup : first;
         const int slot = position % kv.block_size;
         const std::uint8_t* head = head_part(kv, a.block_table[position / kv.block_size], a.kv_head);
-        const std::size_t at = sizeof(typename Cache::Element) * static_cast<std::size_t>(slot) *
-                               static_cast<std::size_t>(kv.padded_dim);
+        const std::size_t at =
+            sizeof(typename Cache::Element) * static_cast<std::size_t>(slot) * static_cast<std::size_t>(kv.padded_dim);
         tile.keys[g] = head + at;
         tile.values[g] = head + kv.value_offset + at;
         if constexpr (sizeof(typename Cache::Element) == 1) copy_scales(kv, head, slot, kGroup, tile, g * kGroup);

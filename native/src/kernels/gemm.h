@@ -10,8 +10,9 @@ namespace {
 /// acc[r][v] += acts row r times column vector v, for one step of M::kUnroll values of k. Columns come as NG groups of
 /// VG adjacent vectors, `at` bytes into each group.
 template <class M, int R, int NG, int VG>
-HW_INLINE void multiply_step(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* const (&groups)[NG],
-                             std::ptrdiff_t at, typename M::Acc (&acc)[R][NG * VG]) {
+HW_INLINE void multiply_step(const typename M::Act* acts, std::ptrdiff_t stride,
+                             const std::uint8_t* const (&groups)[NG], std::ptrdiff_t at,
+                             typename M::Acc (&acc)[R][NG * VG]) {
     decltype(M::load(groups[0])) columns[NG * VG];
 #pragma GCC unroll 16
     for (int v = 0; v < NG * VG; ++v) columns[v] = M::load(groups[v / VG] + at + v % VG * M::kBytes);

@@ -35,10 +35,10 @@ struct GemmArgs {
     const std::int32_t* act_offsets;  // int8 only
     const std::uint8_t* weights;      // packed panels
     std::size_t panel_bytes;
-    int num_steps;             // k / unroll
-    const float* scales;       // per output, int8 only
-    const float* bias;         // per output, or null
-    float* out;                // of row_begin
+    int num_steps;        // k / unroll
+    const float* scales;  // per output, int8 only
+    const float* bias;    // per output, or null
+    float* out;           // of row_begin
     std::ptrdiff_t out_stride;
     int num_outputs;
     int row_begin, row_end;
@@ -67,20 +67,20 @@ struct AppendArgs {
     const float* qkv;  // (num_heads + 2 * num_kv_heads) x head_dim
     int num_heads;
     int num_kv_heads;
-    int rope_half;          // rotated pairs; 2 * rope_half <= head_dim
-    const float* cos;       // rope_half
-    const float* sin;       // rope_half
-    const float* q_norm;    // head_dim, or null
-    const float* k_norm;    // head_dim, or null
+    int rope_half;        // rotated pairs; 2 * rope_half <= head_dim
+    const float* cos;     // rope_half
+    const float* sin;     // rope_half
+    const float* q_norm;  // head_dim, or null
+    const float* k_norm;  // head_dim, or null
     float norm_eps;
-    float query_scale;      // softmax scale * log2(e)
+    float query_scale;  // softmax scale * log2(e)
     int query_levels;
     const KvView* kv;
-    int block, slot;        // where this token's key and value go
-    void* queries;          // num_heads x padded_dim: float, or quantised for an int8 cache
-    float* query_scales;    // num_heads, int8 cache only
+    int block, slot;      // where this token's key and value go
+    void* queries;        // num_heads x padded_dim: float, or quantised for an int8 cache
+    float* query_scales;  // num_heads, int8 cache only
     std::int32_t* query_offsets;
-    float* scratch;         // 3 * padded_dim
+    float* scratch;  // 3 * padded_dim
 };
 
 /// Attention of `num_rows` query rows of one sequence and one kv head over that sequence's cache.
@@ -89,13 +89,13 @@ struct AttendArgs {
     const std::int32_t* block_table;
     int kv_head;
     int num_rows;
-    const void* queries;          // num_rows x padded_dim
+    const void* queries;  // num_rows x padded_dim
     const float* query_scales;
     const std::int32_t* query_offsets;
-    const int* lengths;           // tokens row r may see, not falling from row to row
+    const int* lengths;  // tokens row r may see, not falling from row to row
     int prob_levels;
-    float* out;                   // num_rows x padded_dim
-    std::uint8_t* scratch;        // KernelSet::attend_scratch(num_rows, padded_dim) bytes
+    float* out;             // num_rows x padded_dim
+    std::uint8_t* scratch;  // KernelSet::attend_scratch(num_rows, padded_dim) bytes
 };
 
 struct KernelSet {

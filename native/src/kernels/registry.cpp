@@ -78,7 +78,8 @@ const KernelSet& find_kernel_set(const std::string& name) {
     for (const Entry& entry : kEntries) {
         if (wanted != entry.set->name) continue;
         if (!entry.runs_here()) {
-            throw std::invalid_argument("kernel set '" + name + "' needs instructions this processor lacks; it can run " +
+            throw std::invalid_argument("kernel set '" + name +
+                                        "' needs instructions this processor lacks; it can run " +
                                         joined(runnable_kernel_sets()));
         }
         return *entry.set;

@@ -57,7 +57,9 @@ void rms_norm_quantize(const float* x, int n, float eps, const QuantizedRow& out
     quantize_by_max<MatInt8::Act>(x, padded(n), inverse_rms(x, n, eps), out);
 }
 
-void quantize(const float* x, int n, const QuantizedRow& out) { quantize_by_max<MatInt8::Act>(x, padded(n), 1.0f, out); }
+void quantize(const float* x, int n, const QuantizedRow& out) {
+    quantize_by_max<MatInt8::Act>(x, padded(n), 1.0f, out);
+}
 
 void silu_mul(const float* gate_up, int n, float* out) {
     const float* up = gate_up + n;

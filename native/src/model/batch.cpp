@@ -21,19 +21,20 @@ void Batch::assign(const BatchArrays& arrays, const ModelConfig& config, const K
     for (int i = 0; i < arrays.num_rows; ++i) {
         const std::int32_t token = arrays.token_ids[i];
         if (token < 0 || token >= config.vocab_size) {
-            fail("token id " + std::to_string(token) + " of row " + std::to_string(i) + " is outside the vocabulary of " +
-                 std::to_string(config.vocab_size));
+            fail("token id " + std::to_string(token) + " of row " + std::to_string(i) +
+                 " is outside the vocabulary of " + std::to_string(config.vocab_size));
         }
         rows_.push_back({token, -1, 0, 0, 0});
     }
     const std::int32_t* bounds = arrays.cu_seqlens;
-    if (bounds[0] != 0 || bounds[arrays.num_lanes] > arrays.num_rows) fail("cu_seqlens must run from 0 to at most the rows");
+    if (bounds[0] != 0 || bounds[arrays.num_lanes] > arrays.num_rows)
+        fail("cu_seqlens must run from 0 to at most the rows");
     for (int lane = 0; lane < arrays.num_lanes; ++lane) {
         if (bounds[lane + 1] <= bounds[lane]) fail(lane_label(lane) + " has no rows");
     }
     table_width_ = arrays.table_width;
-    tables_.assign(arrays.block_tables,
-                   arrays.block_tables + static_cast<std::size_t>(arrays.num_lanes) * static_cast<std::size_t>(table_width_));
+    tables_.assign(arrays.block_tables, arrays.block_tables + static_cast<std::size_t>(arrays.num_lanes) *
+                                                                  static_cast<std::size_t>(table_width_));
     for (int lane = 0; lane < arrays.num_lanes; ++lane) assign_lane(arrays, lane, cache);
     assign_needed(arrays);
     check_slots(cache);
@@ -43,12 +44,13 @@ void Batch::assign_lane(const BatchArrays& arrays, int lane, const KvCache& cach
     const int begin = arrays.cu_seqlens[lane], end = arrays.cu_seqlens[lane + 1];
     const int context = arrays.contexts[lane];
     if (context < end - begin || context > kMostTokens) {
-        fail(lane_label(lane) + " has " + std::to_string(end - begin) + " rows and a context of " + std::to_string(context));
+        fail(lane_label(lane) + " has " + std::to_string(end - begin) + " rows and a context of " +
+             std::to_string(context));
     }
     const int num_blocks = (context - 1) / cache.block_size() + 1;
     if (num_blocks > table_width_) {
-        fail(lane_label(lane) + ": " + std::to_string(table_width_) + " blocks do not cover " + std::to_string(context) +
-             " tokens");
+        fail(lane_label(lane) + ": " + std::to_string(table_width_) + " blocks do not cover " +
+             std::to_string(context) + " tokens");
     }
     const std::int32_t* table = block_table(lane);
     for (int i = 0; i < num_blocks; ++i) {
@@ -76,16 +78,19 @@ void Batch::assign_needed(const BatchArrays& arrays) {
 }
 
 void Batch::check_slots(const KvCache& cache) {
-    const std::size_t num_slots = static_cast<std::size_t>(cache.num_blocks()) * static_cast<std::size_t>(cache.block_size());
+    const std::size_t num_slots =
+        static_cast<std::size_t>(cache.num_blocks()) * static_cast<std::size_t>(cache.block_size());
     if (written_.size() != num_slots || ++step_ == 0) {
         written_.assign(num_slots, 0);
         step_ = 1;
     }
     for (const Row& row : rows_) {
         if (row.lane < 0) continue;
-        std::uint32_t& last = written_[static_cast<std::size_t>(row.block) * static_cast<std::size_t>(cache.block_size()) +
-                                       static_cast<std::size_t>(row.slot)];
-        if (last == step_) fail("slot " + std::to_string(row.slot) + " of block " + std::to_string(row.block) + " is written twice");
+        std::uint32_t& last =
+            written_[static_cast<std::size_t>(row.block) * static_cast<std::size_t>(cache.block_size()) +
+                     static_cast<std::size_t>(row.slot)];
+        if (last == step_)
+            fail("slot " + std::to_string(row.slot) + " of block " + std::to_string(row.block) + " is written twice");
         last = step_;
     }
 }

@@ -28,9 +28,9 @@ void ModelConfig::check() const {
     require_in("num_heads * head_dim", num_heads * head_dim, 1 << 17);
     require(num_heads % num_kv_heads == 0, "num_heads " + std::to_string(num_heads) +
                                                " is not a multiple of num_kv_heads " + std::to_string(num_kv_heads));
-    require(rope_half() >= 1 && 2 * rope_half() <= head_dim,
-            "rope_frequencies has " + std::to_string(rope_half()) + " entries; a head has room for 1 to " +
-                std::to_string(head_dim / 2));
+    require(rope_half() >= 1 && 2 * rope_half() <= head_dim, "rope_frequencies has " + std::to_string(rope_half()) +
+                                                                 " entries; a head has room for 1 to " +
+                                                                 std::to_string(head_dim / 2));
     for (double frequency : rope_frequencies) require(std::isfinite(frequency), "rope_frequencies must be finite");
     require(norm_eps > 0.0f && norm_eps < 1.0f, "norm_eps must be above 0 and below 1");
 }

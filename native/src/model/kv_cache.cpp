@@ -65,13 +65,14 @@ KvCache::KvCache(const ModelConfig& config, KvDtype dtype, int block_size, int n
 
 KvView KvCache::layer(int index) const {
     KvView view = view_;
-    view.base = device_.data() + static_cast<std::size_t>(index) * view.block_bytes * static_cast<std::size_t>(num_blocks_);
+    view.base =
+        device_.data() + static_cast<std::size_t>(index) * view.block_bytes * static_cast<std::size_t>(num_blocks_);
     return view;
 }
 
 void KvCache::check_fits(const ModelConfig& config) const {
-    const bool fits = num_layers_ == static_cast<std::size_t>(config.num_layers) && num_kv_heads_ == config.num_kv_heads &&
-                      view_.head_dim == config.head_dim;
+    const bool fits = num_layers_ == static_cast<std::size_t>(config.num_layers) &&
+                      num_kv_heads_ == config.num_kv_heads && view_.head_dim == config.head_dim;
     if (!fits) throw std::invalid_argument("this cache was made for a model of another shape");
 }
 

@@ -38,8 +38,8 @@ public:
     void poison(const std::vector<int>& block_ids);
 
 private:
-    void copy_layers(const BlockPairs& pairs, const Array<std::uint8_t>& from, const Array<std::uint8_t>& to, int num_from,
-                     int num_to);
+    void copy_layers(const BlockPairs& pairs, const Array<std::uint8_t>& from, const Array<std::uint8_t>& to,
+                     int num_from, int num_to);
     std::size_t num_layers_;
     int num_kv_heads_;
     int block_size_;

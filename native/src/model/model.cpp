@@ -16,7 +16,10 @@ const ModelConfig& checked(const ModelConfig& config) {
 }  // namespace
 
 Model::Model(const ModelConfig& config, WeightFormat format, const std::string& kernel_set, int num_threads)
-    : config_(checked(config)), set_(find_kernel_set(kernel_set)), pool_(num_threads), weights_(config_, format, set_) {}
+    : config_(checked(config)),
+      set_(find_kernel_set(kernel_set)),
+      pool_(num_threads),
+      weights_(config_, format, set_) {}
 
 void Model::set_tensor(const std::string& name, int layer, const float* values, int num_rows, int num_columns) {
     const std::lock_guard lock(mutex_);

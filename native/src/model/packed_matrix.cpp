@@ -34,7 +34,8 @@ PackedMatrix::PackedMatrix(const KernelSet& set, WeightFormat format, int num_ou
     if (format == WeightFormat::kInt8) {
         scales_ = Array<float>(width * static_cast<std::size_t>(num_panels_));
         constexpr long kLargestSum = 0x7FFFFFFF;
-        input_levels_ = static_cast<int>(std::min<long>(set.act_levels, kLargestSum / 127 / static_cast<long>(padded_inputs)));
+        input_levels_ =
+            static_cast<int>(std::min<long>(set.act_levels, kLargestSum / 127 / static_cast<long>(padded_inputs)));
         if (set.weight_offset != 0) std::memset(panels_.data(), set.weight_offset, panels_.size());
     }
 }

@@ -7,17 +7,18 @@
 namespace headway {
 
 /// The rotation Q of the residual stream: an inverse DCT of size m across blocks, a Walsh-Hadamard transform inside
-/// each block, where hidden_size = m * (a power of two, as large as it divides). Replacing every matrix W that reads the
-/// residual by W Q and every one that writes it by Q^T W changes nothing but rounding: RMSNorm commutes with a rotation
-/// once its weight is folded away (QuaRot, arXiv 2404.00456). Activations then have no outlier channels, and one int8
-/// scale per token is enough.
+/// each block, where hidden_size = m * (a power of two, as large as it divides). Replacing every matrix W that reads
+/// the residual by W Q and every one that writes it by Q^T W changes nothing but rounding: RMSNorm commutes with a
+/// rotation once its weight is folded away (QuaRot, arXiv 2404.00456). Activations then have no outlier channels, and
+/// one int8 scale per token is enough.
 class Rotation {
 public:
     explicit Rotation(int hidden_size);
 
     int size() const { return num_blocks_ * block_size_; }
 
-    /// Transforms `inner` vectors at once: entry i of vector j is values[i * inner + j]. `scratch` holds as many values.
+    /// Transforms `inner` vectors at once: entry i of vector j is values[i * inner + j]. `scratch` holds as many
+    /// values.
     void apply(float* values, std::size_t inner, float* scratch) const;
 
 private:

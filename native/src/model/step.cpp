@@ -19,8 +19,8 @@ int padded(int n) { return static_cast<int>(round_up(static_cast<std::size_t>(n)
 
 }  // namespace
 
-Step::Step(const ModelConfig& config, const KernelSet& set, const Weights& weights, const KvCache& cache, const Batch& batch,
-           Workspace& space)
+Step::Step(const ModelConfig& config, const KernelSet& set, const Weights& weights, const KvCache& cache,
+           const Batch& batch, Workspace& space)
     : config_(config), set_(set), weights_(weights), cache_(cache), batch_(batch), space_(space) {}
 
 void Step::run(Worker& worker) const {
@@ -46,7 +46,8 @@ void Step::set_angles(int row) const {
     }
 }
 
-void Step::norm_row(int row, const Array<float>& weight, const PackedMatrix& next, const ActRows& acts, int place) const {
+void Step::norm_row(int row, const Array<float>& weight, const PackedMatrix& next, const ActRows& acts,
+                    int place) const {
     if (quantized()) {
         set_.rms_norm_quantize(hidden(row), config_.hidden_size, config_.norm_eps,
                                acts.quantized(place, next.input_levels()));
@@ -77,7 +78,8 @@ void Step::append_row(int layer, int row, const float* qkv, Workspace::Thread& t
         .kv = &kv,
         .block = at.block,
         .slot = at.slot,
-        .queries = space_.queries.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(heads * dim) * act_bytes,
+        .queries =
+            space_.queries.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(heads * dim) * act_bytes,
         .query_scales = space_.query_scales.data() + row * heads,
         .query_offsets = space_.query_offsets.data() + row * heads,
         .scratch = thread.append_scratch.data(),
@@ -97,7 +99,8 @@ void Step::attend_group(int layer, const RowGroup& group, int kv_head, float* at
         std::memcpy(thread.queries.data() + static_cast<std::size_t>(t) * token_bytes,
                     space_.queries.data() + static_cast<std::size_t>(first_head) * head_bytes, token_bytes);
         for (int h = 0; h < shared; ++h) {
-            const std::size_t to = static_cast<std::size_t>(t * shared + h), from = static_cast<std::size_t>(first_head + h);
+            const std::size_t to = static_cast<std::size_t>(t * shared + h),
+                              from = static_cast<std::size_t>(first_head + h);
             thread.query_scales[to] = space_.query_scales[from];
             thread.query_offsets[to] = space_.query_offsets[from];
             thread.lengths[to] = batch_.row(group.first_row + t).position + 1;
@@ -117,7 +120,8 @@ void Step::attend_group(int layer, const RowGroup& group, int kv_head, float* at
         .scratch = thread.attend_scratch.data(),
     });
     for (int t = 0; t < group.num_rows; ++t) {
-        float* out = attended + (group.first_row - first_row + t) * space_.attended_stride + kv_head * shared * config_.head_dim;
+        float* out =
+            attended + (group.first_row - first_row + t) * space_.attended_stride + kv_head * shared * config_.head_dim;
         for (int h = 0; h < shared; ++h) {
             std::memcpy(out + h * config_.head_dim, thread.attend_out.data() + (t * shared + h) * dim,
                         sizeof(float) * static_cast<std::size_t>(config_.head_dim));
@@ -130,7 +134,8 @@ void Step::quantize_attended(const LayerWeights& layer, Workspace::Rows& rows, i
     if (quantized()) {
         set_.quantize(attended, config_.query_size(), rows.acts.quantized(place, layer.output.input_levels()));
     } else {
-        std::memcpy(rows.acts.floats(place), attended, sizeof(float) * static_cast<std::size_t>(padded(config_.query_size())));
+        std::memcpy(rows.acts.floats(place), attended,
+                    sizeof(float) * static_cast<std::size_t>(padded(config_.query_size())));
     }
 }
 
@@ -194,7 +199,8 @@ void Step::second_half(int l, Range range, Workspace::Thread& mine) const {
     const int count = range.end - range.begin;
     batch_.groups(range.begin, range.end, space_.group_tokens, mine.groups);
     for (const RowGroup& group : mine.groups) {
-        for (int h = 0; h < config_.num_kv_heads; ++h) attend_group(l, group, h, rows.attended.data(), range.begin, mine);
+        for (int h = 0; h < config_.num_kv_heads; ++h)
+            attend_group(l, group, h, rows.attended.data(), range.begin, mine);
     }
     for (int i = 0; i < count; ++i) quantize_attended(layer, rows, i);
     layer.output.multiply(rows.acts, hidden(range.begin), space_.hidden_stride, Epilogue::kAdd, {0, count},
@@ -213,7 +219,8 @@ void Step::run_by_rows(Worker& worker) const {
     Workspace::Thread& mine = space_.threads[static_cast<std::size_t>(worker.index())];
     const int num_rows = batch_.num_rows();
     const int least = (num_rows + kRowChunk - 1) / kRowChunk;
-    const int count = static_cast<int>(round_up(static_cast<std::size_t>(least), static_cast<std::size_t>(worker.num_threads())));
+    const int count =
+        static_cast<int>(round_up(static_cast<std::size_t>(least), static_cast<std::size_t>(worker.num_threads())));
     const auto chunk = [&](int i) { return Range{slice(num_rows, i, count), slice(num_rows, i + 1, count)}; };
     worker.for_each(count, [&](int i) { first_half(0, chunk(i), mine); });
     for (int l = 0; l < config_.num_layers; ++l) {

@@ -14,9 +14,9 @@ class Workspace {
 public:
     /// Activations of a run of rows: all of them when threads share columns, one thread's own when they split rows.
     struct Rows {
-        ActRows acts;        // input of the next matrix
-        ActRows gated;       // input of the down projection
-        Array<float> wide;   // output of the qkv and the gate-up matrix
+        ActRows acts;       // input of the next matrix
+        ActRows gated;      // input of the down projection
+        Array<float> wide;  // output of the qkv and the gate-up matrix
         Array<float> attended;
     };
     struct Thread {
@@ -30,8 +30,8 @@ public:
         std::vector<RowGroup> groups;
     };
 
-    void reserve(const ModelConfig& config, const Weights& weights, const KernelSet& set, int num_rows,
-                 int num_needed, int num_threads);
+    void reserve(const ModelConfig& config, const Weights& weights, const KernelSet& set, int num_rows, int num_needed,
+                 int num_threads);
 
     std::ptrdiff_t hidden_stride = 0, wide_stride = 0, attended_stride = 0;
     int padded_dim = 0;
@@ -55,8 +55,8 @@ constexpr int kRowChunk = 64;
 /// One pass of the model. Which of the two ways of sharing the work is taken changes no bit of the result.
 class Step {
 public:
-    Step(const ModelConfig& config, const KernelSet& set, const Weights& weights, const KvCache& cache, const Batch& batch,
-         Workspace& space);
+    Step(const ModelConfig& config, const KernelSet& set, const Weights& weights, const KvCache& cache,
+         const Batch& batch, Workspace& space);
 
     /// Called by every thread of the pool: writes the cache and leaves the needed rows ready for the head.
     void run(Worker& worker) const;

@@ -37,7 +37,8 @@ void Embedding::set(int token, const float* values) {
     for (std::size_t i = 0; i < width_; ++i) top = std::max(top, std::fabs(values[i]));
     scales_[t] = top / 127.0f;
     const float inverse = 127.0f / top;
-    for (std::size_t i = 0; i < width_; ++i) bytes_[t * width_ + i] = static_cast<std::uint8_t>(std::lrintf(values[i] * inverse));
+    for (std::size_t i = 0; i < width_; ++i)
+        bytes_[t * width_ + i] = static_cast<std::uint8_t>(std::lrintf(values[i] * inverse));
 }
 
 void Embedding::get(int token, float* out) const {
@@ -47,7 +48,8 @@ void Embedding::get(int token, float* out) const {
         return;
     }
     const float scale = scales_[t];
-    for (std::size_t i = 0; i < width_; ++i) out[i] = static_cast<float>(static_cast<std::int8_t>(bytes_[t * width_ + i])) * scale;
+    for (std::size_t i = 0; i < width_; ++i)
+        out[i] = static_cast<float>(static_cast<std::int8_t>(bytes_[t * width_ + i])) * scale;
 }
 
 Weights::Weights(const ModelConfig& config, WeightFormat format, const KernelSet& set)
@@ -98,7 +100,8 @@ bool Weights::plan_matrix(const std::string& name, LayerWeights* layer, Plan& pl
 }
 
 bool Weights::plan_vector(const std::string& name, LayerWeights* layer, VectorPlan& plan) {
-    const int q = config_.query_size(), kv = config_.kv_size(), heads = config_.num_heads, kv_heads = config_.num_kv_heads;
+    const int q = config_.query_size(), kv = config_.kv_size(), heads = config_.num_heads,
+              kv_heads = config_.num_kv_heads;
     if (layer == nullptr) {
         if (name == "norm") plan = {config_.hidden_size, &norm_, nullptr, 0, 0};
         return plan.size != 0;
@@ -130,23 +133,14 @@ int Weights::source_row(const Plan& plan, int row) const {
     return half_split_row(row, config_.head_dim, config_.rope_half());
 }
 
-void Weights::set(const std::string& name, int layer, const float* values, int num_rows, int num_columns,
-                  ThreadPool& pool) {
-    const std::string label = full_name(name, layer);
+LayerWeights* Weights::layer_at(const std::string& label, int layer) {
     if (layer >= config_.num_layers || layer < -1) {
         throw std::invalid_argument(label + ": the model has " + std::to_string(config_.num_layers) + " layers");
     }
-    LayerWeights* in = layer < 0 ? nullptr : &layers_[static_cast<std::size_t>(layer)];
-    Plan plan;
-    VectorPlan vector;
-    const bool is_embedding = in == nullptr && name == "embedding";
-    if (is_embedding) {
-        plan = {config_.vocab_size, config_.hidden_size, &head_, 0, config_.tied_embeddings ? &norm_ : nullptr, 0, true, false, false};
-    } else if (!plan_matrix(name, in, plan)) {
-        if (!plan_vector(name, in, vector)) throw std::invalid_argument(label + ": this model has no such tensor");
-        plan.num_rows = 1;
-        plan.num_columns = vector.size;
-    }
+    return layer < 0 ? nullptr : &layers_[static_cast<std::size_t>(layer)];
+}
+
+void Weights::check(const std::string& label, const Plan& plan, int num_rows, int num_columns) const {
     if (num_rows != plan.num_rows || num_columns != plan.num_columns) {
         throw std::invalid_argument(label + " is " + std::to_string(num_rows) + " x " + std::to_string(num_columns) +
                                     "; it must be " + std::to_string(plan.num_rows) + " x " +
@@ -155,11 +149,33 @@ void Weights::set(const std::string& name, int layer, const float* values, int n
     if (format_ == WeightFormat::kInt8 && plan.folded_norm != nullptr && plan.folded_norm->size() == 0) {
         throw std::invalid_argument(label + ": its norm must be given first");
     }
-    if (!taken_.insert(label).second) throw std::invalid_argument(label + " was given twice");
-    if (vector.size != 0) return take_vector(vector, values);
-    if (is_embedding) take_embedding(values, pool);
-    if (is_embedding && !config_.tied_embeddings) return;
-    plan.writes_residual ? take_residual_writer(plan, values, pool) : take_matrix(plan, values, pool);
+    if (taken_.contains(label)) throw std::invalid_argument(label + " was given twice");
+}
+
+void Weights::set(const std::string& name, int layer, const float* values, int num_rows, int num_columns,
+                  ThreadPool& pool) {
+    const std::string label = full_name(name, layer);
+    LayerWeights* in = layer_at(label, layer);
+    Plan plan;
+    VectorPlan vector;
+    const bool is_embedding = in == nullptr && name == "embedding", tied = config_.tied_embeddings;
+    if (is_embedding) {
+        plan = {config_.vocab_size, config_.hidden_size, &head_, 0, tied ? &norm_ : nullptr, 0, true, false, false};
+    } else if (!plan_matrix(name, in, plan)) {
+        if (!plan_vector(name, in, vector)) throw std::invalid_argument(label + ": this model has no such tensor");
+        plan.num_rows = 1;
+        plan.num_columns = vector.size;
+    }
+    check(label, plan, num_rows, num_columns);
+    if (vector.size != 0) {
+        take_vector(vector, values);
+    } else if (plan.writes_residual) {
+        take_residual_writer(plan, values, pool);
+    } else {
+        if (is_embedding) take_embedding(values, pool);
+        if (!is_embedding || tied) take_matrix(plan, values, pool);
+    }
+    taken_.insert(label);
 }
 
 void Weights::take_vector(const VectorPlan& plan, const float* values) {
@@ -173,7 +189,8 @@ void Weights::take_vector(const VectorPlan& plan, const float* values) {
         *plan.target = std::move(ordered);
         return;
     }
-    for (int i = 0; i < plan.size; ++i) plan.bias_of->set_bias(plan.first_output + i, ordered[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < plan.size; ++i)
+        plan.bias_of->set_bias(plan.first_output + i, ordered[static_cast<std::size_t>(i)]);
 }
 
 void Weights::take_matrix(const Plan& plan, const float* values, ThreadPool& pool) {
@@ -197,16 +214,20 @@ void Weights::take_matrix(const Plan& plan, const float* values, ThreadPool& poo
 
 void Weights::take_residual_writer(const Plan& plan, const float* values, ThreadPool& pool) {
     if (format_ == WeightFormat::kFloat32) return take_matrix(plan, values, pool);
-    const std::size_t width = static_cast<std::size_t>(plan.num_columns), height = static_cast<std::size_t>(plan.num_rows);
+    const std::size_t width = static_cast<std::size_t>(plan.num_columns),
+                      height = static_cast<std::size_t>(plan.num_rows);
     Array<float> matrix(height * width);
     Array<float> slabs(2 * height * kSlab * static_cast<std::size_t>(pool.num_threads()));
     pool.run([&](Worker& worker) {
         float* slab = slabs.data() + 2 * height * kSlab * static_cast<std::size_t>(worker.index());
         worker.for_each(num_tasks(plan.num_columns, kSlab), [&](int task) {
-            const std::size_t begin = static_cast<std::size_t>(task) * kSlab, n = std::min<std::size_t>(kSlab, width - begin);
-            for (std::size_t r = 0; r < height; ++r) std::memcpy(slab + r * n, values + r * width + begin, n * sizeof(float));
+            const std::size_t begin = static_cast<std::size_t>(task) * kSlab,
+                              n = std::min<std::size_t>(kSlab, width - begin);
+            for (std::size_t r = 0; r < height; ++r)
+                std::memcpy(slab + r * n, values + r * width + begin, n * sizeof(float));
             rotation_.apply(slab, n, slab + height * n);
-            for (std::size_t r = 0; r < height; ++r) std::memcpy(matrix.data() + r * width + begin, slab + r * n, n * sizeof(float));
+            for (std::size_t r = 0; r < height; ++r)
+                std::memcpy(matrix.data() + r * width + begin, slab + r * n, n * sizeof(float));
         });
         worker.for_each(num_tasks(plan.num_rows, kBatch), [&](int task) {
             for (int r = task * kBatch; r < std::min(plan.num_rows, (task + 1) * kBatch); ++r) {

@@ -12,7 +12,7 @@
 namespace headway {
 
 struct LayerWeights {
-    PackedMatrix qkv;      // queries, keys, values one below the other
+    PackedMatrix qkv;  // queries, keys, values one below the other
     PackedMatrix output;
     PackedMatrix gate_up;  // gates, then ups
     PackedMatrix down;
@@ -78,6 +78,8 @@ private:
         int num_rope_heads = 0;
     };
 
+    LayerWeights* layer_at(const std::string& label, int layer);
+    void check(const std::string& label, const Plan& plan, int num_rows, int num_columns) const;
     bool plan_matrix(const std::string& name, LayerWeights* layer, Plan& plan);
     bool plan_vector(const std::string& name, LayerWeights* layer, VectorPlan& plan);
     void take_matrix(const Plan& plan, const float* values, ThreadPool& pool);

@@ -1,4 +1,5 @@
-// For tests on processors without AVX-512: the instructions that vec_avx512.h uses, as pairs of AVX2 ones, lane for lane.
+// For tests on processors without AVX-512: the instructions that vec_avx512.h uses, as pairs of AVX2 ones, lane for
+// lane.
 #pragma once
 
 #include <immintrin.h>
@@ -17,7 +18,7 @@ struct I512 {
 };
 using Mask = std::uint16_t;
 
-#define HW_PAIR(type, name, op)                                                                     \
+#define HW_PAIR(type, name, op) \
     inline type name(type a, type b) { return {op(a.low, b.low), op(a.high, b.high)}; }
 HW_PAIR(F512, add_ps, _mm256_add_ps)
 HW_PAIR(F512, sub_ps, _mm256_sub_ps)
@@ -92,7 +93,9 @@ inline __m256i dpbusd(__m256i c, __m256i u8, __m256i s8) {
     const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u8, 8), _mm256_srai_epi16(s8, 8));
     return _mm256_add_epi32(c, _mm256_add_epi32(even, odd));
 }
-inline I512 dpbusd(I512 c, I512 u8, I512 s8) { return {dpbusd(c.low, u8.low, s8.low), dpbusd(c.high, u8.high, s8.high)}; }
+inline I512 dpbusd(I512 c, I512 u8, I512 s8) {
+    return {dpbusd(c.low, u8.low, s8.low), dpbusd(c.high, u8.high, s8.high)};
+}
 
 }  // namespace emulated
 }  // namespace

@@ -9,7 +9,7 @@ from headway import _native
 from headway.core import Batch, Lane
 from headway.executor.native_loader import NativeLoader
 from headway.executor.reference import ReferenceExecutor
-from headway.executor.registry import PoolSize
+from headway.executor.registry import ExecutorOptions, PoolSize
 from headway.models import GgufFile, HfFolder, load_weights
 from tests.support.families import FAMILIES, family_weights, write_family_gguf, write_folder
 
@@ -29,7 +29,7 @@ def relative_error(file, **options):
     """Of the native logits, as a part of the reference's largest."""
     mixed = batch(file.config.vocab_size)
     exact = ReferenceExecutor(load_weights(file), file.config, num_blocks=12, block_size=16).logits(mixed)
-    executor = NativeLoader(threads=2, **options).load(file, POOL)
+    executor = NativeLoader(ExecutorOptions(threads=2, **options)).load(file, POOL)
     executor.cache.poison(list(range(POOL.num_blocks)))
     return np.abs(executor.logits(mixed) - exact).max() / np.abs(exact).max()
 
@@ -61,7 +61,9 @@ def test_int8_is_near_the_reference(tmp_path, weights, kernel_set, kv_dtype):
 def test_neighbours_chunks_and_blocks_change_no_bit(tmp_path, weights, form):
     """Biases and norms of heads keep the promise too: a prompt in a batch, and alone in pieces and other blocks."""
     write_folder(tmp_path, weights)
-    executor = NativeLoader(threads=2, weights=form, kv_dtype="float16").load(HfFolder.open(tmp_path), POOL)
+    executor = NativeLoader(ExecutorOptions(threads=2, weights=form, kv_dtype="float16")).load(
+        HfFolder.open(tmp_path), POOL
+    )
     mixed = batch(weights.config.vocab_size)
     together = executor.logits(mixed)[:83].copy()
     ids, blocks = mixed.lanes[0].token_ids, [1, 4, 6, 10, 11, 0]

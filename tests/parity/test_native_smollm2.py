@@ -9,7 +9,7 @@ import pytest
 
 from headway.core import Batch, Draw, Lane, SamplingParams
 from headway.executor.native_loader import NativeLoader
-from headway.executor.registry import PoolSize
+from headway.executor.registry import ExecutorOptions, PoolSize
 from headway.models import open_model
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ def opened(model_path):
 
 
 def load(opened, weights, kv_dtype):
-    loader = NativeLoader(weights=weights, kv_dtype=kv_dtype)
+    loader = NativeLoader(ExecutorOptions(weights=weights, kv_dtype=kv_dtype))
     return loader.load(opened.file, PoolSize(num_blocks=len(BLOCKS), block_size=16))
 
 

@@ -7,6 +7,7 @@ from headway.engine import Engine, EngineConfig, EngineCore
 from headway.engine.door import Door
 from headway.engine.limits import resolve_limits
 from headway.engine.text import TextStage
+from headway.executor.registry import Compute
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
 from headway.models import ChatPrompts, ChatTemplate, Tokenizer
@@ -69,6 +70,7 @@ def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=51
             clock,
             lambda batch: 0.01,
             lengths or {},
+            num_host_blocks=limits.num_host_blocks,
             vocab_size=model.vocab_size,
         )
     )
@@ -76,7 +78,8 @@ def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=51
     template = ChatTemplate(
         "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
     )
-    kv = KVCache(limits.num_blocks, limits.block_size, make_prefix_cache(config.prefix_cache, limits.block_size))
+    prefix_cache = make_prefix_cache(config.prefix_cache, limits.block_size)
+    kv = KVCache(limits.num_blocks, limits.block_size, prefix_cache, limits.num_host_blocks)
     text = TextStage(tokenizer)
     return Engine(
         name="made-up",
@@ -89,6 +92,5 @@ def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=51
         prompts=ChatPrompts(tokenizer, template),
         model=model,
         limits=limits,
-        weights="none",
-        threads=None,
+        compute=Compute(weights="none", kv_dtype="none", kernels="none", threads=None, weight_bytes=0),
     )

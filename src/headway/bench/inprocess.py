@@ -89,9 +89,9 @@ class EngineTarget:
         return {
             "kind": "engine",
             "model": engine.name,
-            "weights": engine.weights,
+            "weights": engine.compute.weights,
             "executor": config.executor,
-            "threads": engine.threads,
+            "threads": engine.compute.threads,
             "policy": config.policy,
             "policy_settings": dict(config.policy_settings),
             "num_blocks": limits.num_blocks,

@@ -55,7 +55,7 @@ def capacity(
     header: options.Headers = None,
     executor: options.ExecutorName = None,
     threads: flags.Threads = None,
-    policy: flags.PolicyName = "vllm",
+    policy: flags.PolicyName = "headway",
     settings: flags.Settings = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,

@@ -52,7 +52,7 @@ def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str
     return {
         "base_rate": standings.base_rate,
         "is_complete": standings.is_complete,
-        "engine": {"model": engine.name, "executor": engine.config.executor, "threads": engine.threads},
+        "engine": {"model": engine.name, "executor": engine.config.executor, "threads": engine.compute.threads},
         "limits": asdict(engine.limits),
         "workload": asdict(contest.load),
         "repeats": contest.repeats,

@@ -48,9 +48,16 @@ def environment() -> dict[str, dict[str, Any]]:
 
 
 def _executors() -> dict[str, Any]:
-    from headway.executor.registry import EXECUTORS
+    from headway.errors import BadSetting
+    from headway.executor.registry import EXECUTORS, ExecutorOptions, make_loader
 
-    return {"executors": list(EXECUTORS), "kernel_set": "numpy"}
+    kernels = {}
+    for name in EXECUTORS:
+        try:
+            kernels[name] = make_loader(name, ExecutorOptions()).kernels
+        except BadSetting as error:
+            kernels[name] = str(error)
+    return {"executors": list(EXECUTORS), "kernels": kernels}
 
 
 def _libraries() -> list[str]:

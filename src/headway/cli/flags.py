@@ -34,7 +34,35 @@ Model = Annotated[
     ),
 ]
 Executor = Annotated[
-    str, typer.Option(metavar="NAME", help="What runs the model: reference (NumPy).", rich_help_panel=_MODEL)
+    str,
+    typer.Option(
+        metavar="NAME", help="What runs the model: native (compiled) or reference (NumPy).", rich_help_panel=_MODEL
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="int8|float32", help="Number format of the weights.", show_default="int8", rich_help_panel=_MODEL
+    ),
+]
+KvDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-dtype",
+        metavar="float16|int8|float32",
+        help="Number format of the KV cache.",
+        show_default="float16",
+        rich_help_panel=_MODEL,
+    ),
+]
+Kernels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Compiled kernels: scalar, avx2, avx512, avx512_vnni.",
+        show_default="the best that this processor runs",
+        rich_help_panel=_MODEL,
+    ),
 ]
 Threads = Annotated[
     int | None,

@@ -36,7 +36,7 @@ def generate(
     top_p: Annotated[float, typer.Option(help="Share of likely tokens to draw from.")] = 1.0,
     seed: flags.Seed = None,
     stop: flags.Stops = None,
-    policy: flags.PolicyName = "vllm",
+    policy: flags.PolicyName = "headway",
     settings: flags.Settings = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
@@ -44,7 +44,10 @@ def generate(
     num_blocks: flags.NumBlocks = None,
     kv_cache_memory: flags.KvCacheMemory = None,
     prefix_cache: flags.PrefixCache = "hashed",
-    executor: flags.Executor = "reference",
+    executor: flags.Executor = "native",
+    weights: flags.Weights = None,
+    kv_dtype: flags.KvDtype = None,
+    kernels: flags.Kernels = None,
     threads: flags.Threads = None,
 ) -> None:
     """Complete prompts offline, all of them sharing the machine by continuous batching."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import flags
+from headway.cli.guarding import with_guarding
 from headway.cli.values import parse_origins, parse_settings
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.engine import EngineConfig
+    from headway.engine import EngineConfig, Guarding
     from headway.server import ServerConfig
 
 _PANEL = "Server"
@@ -100,15 +101,19 @@ LogLevel = Annotated[str, typer.Option(metavar="|".join(_LEVELS), help="What to 
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every HTTP request.", rich_help_panel=_PANEL)]
 
 
+@with_guarding
 def serve(
     model: flags.Model = None,
     *,
     config: flags.ConfigFile = None,
-    executor: flags.Executor = "reference",
+    executor: flags.Executor = "native",
+    weights: flags.Weights = None,
+    kv_dtype: flags.KvDtype = None,
+    kernels: flags.Kernels = None,
     threads: flags.Threads = None,
     seed: flags.Seed = None,
     max_model_len: flags.MaxModelLen = None,
-    policy: flags.PolicyName = "vllm",
+    policy: flags.PolicyName = "headway",
     settings: flags.Settings = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
@@ -136,14 +141,18 @@ def serve(
     keep_alive_s: KeepAlive = 15.0,
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
+    guarding: object,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API, with continuous batching."""
-    given: dict[str, Any] = locals()
-    _log_to_stderr(log_level)
-    _run(*_configs(given))
+    _serve(locals())
 
 
-def _run(engine: EngineConfig, server: ServerConfig) -> None:
+def _serve(given: dict[str, Any]) -> None:
+    _log_to_stderr(given["log_level"])
+    _run(*_configs(given), given["guarding"])
+
+
+def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding) -> None:
     """Take the port, then load the model, then serve: a port that is taken costs nobody the wait."""
     from headway.cli import summary
     from headway.engine import AsyncLLM
@@ -154,7 +163,7 @@ def _run(engine: EngineConfig, server: ServerConfig) -> None:
     check_accounts(server)
     with bind(server) as listener:
         with summary.LoadingBar() as bar:
-            llm = AsyncLLM.from_config(engine, bar.show)
+            llm = AsyncLLM.from_config(engine, bar.show, guarding)
         names = server.served_model_names or (llm.model_name,)
         serve_http(
             llm, server, listener=listener, on_ready=lambda url: summary.show(summary.rows(llm.engine, names, url))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(
     asked: Asked,
     *,
-    policy: flags.PolicyName = "vllm",
+    policy: flags.PolicyName = "headway",
     settings: flags.Settings = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = 2048,

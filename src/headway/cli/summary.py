@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from headway.engine import Engine
+    from headway.executor.registry import Compute
 
 Rows = list[tuple[str, str]]
 
@@ -22,20 +23,27 @@ def rows(engine: Engine, names: Sequence[str], url: str) -> Rows:
     context = f"{limits.max_model_len:,} tokens"
     if limits.lowered_from is not None:
         context += f" (the model allows {limits.lowered_from:,}; --kv-cache-memory raises it)"
-    threads = "" if engine.threads is None else f", {engine.threads} threads"
+    compute = engine.compute
+    threads = "" if compute.threads is None else f", {compute.threads} threads"
     settings = "".join(f", {key}={value}" for key, value in config.policy_settings.items())
     most_seqs = limits.max_num_seqs or config.max_num_seqs
     return [
         ("model", f"{', '.join(names)} ({model.num_layers} layers, vocabulary {model.vocab_size:,})"),
-        ("weights", engine.weights),
-        ("executor", f"{config.executor}{threads}"),
+        ("weights", _weights(compute, model.quantisation)),
+        ("executor", f"{config.executor}, {compute.kernels} kernels{threads}"),
         ("policy", f"{config.policy}{settings}"),
         ("limits", f"{most_seqs:,} sequences, {config.max_num_batched_tokens:,} tokens a step"),
         ("context", context),
-        ("KV cache", _kv(limits.num_blocks, limits.block_size, limits.kv_bytes)),
+        ("KV cache", f"{_kv(limits.num_blocks, limits.block_size, limits.kv_bytes)}, {compute.kv_dtype}"),
         ("prefix cache", config.prefix_cache),
         ("serving", f"{url} (API at {url}/v1, docs at {url}/docs)"),
     ]
+
+
+def _weights(compute: Compute, stored: str) -> str:
+    """Their format and memory; a file of 4 or 5 bits a weight grows when it is loaded."""
+    grows = "; 4- and 5-bit weights grow" if stored.startswith(("Q4", "Q5")) else ""
+    return f"{compute.weights}, {compute.weight_bytes / 2**20:,.0f} MiB (stored as {stored}{grows})"
 
 
 def show(found: Rows) -> None:

@@ -15,7 +15,7 @@ from headway.engine.core import EngineCore
 from headway.engine.door import Door
 from headway.engine.limits import Limits, choose_policy, resolve_limits
 from headway.engine.text import TextStage
-from headway.executor.registry import PoolSize, make_loader
+from headway.executor.registry import Compute, PoolSize, make_loader
 from headway.kv import KVCache, make_prefix_cache
 from headway.models import ChatPrompts, ModelConfig, Tokenizer, open_model
 from headway.sched import Scheduler
@@ -38,8 +38,7 @@ class Engine:
     prompts: ChatPrompts
     model: ModelConfig
     limits: Limits
-    weights: str
-    threads: int | None
+    compute: Compute
 
 
 def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engine:
@@ -48,7 +47,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
     Everything that can be refused is refused before weights are loaded. Raises `BadModelFile` and `BadSetting`.
     """
     policy = choose_policy(config)
-    loader = make_loader(config.executor, threads=config.threads)
+    loader = make_loader(config.executor, config.executor_options())
     opened = open_model(config.model)
     file = opened.file
     limits = resolve_limits(
@@ -76,8 +75,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
         prompts=opened.prompts,
         model=file.config,
         limits=limits,
-        weights=loader.weights,
-        threads=loader.threads,
+        compute=loader.compute(file.config),
     )
 
 

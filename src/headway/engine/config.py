@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.errors import BadSetting
+from headway.executor.registry import ExecutorOptions
 
 PREFIX_CACHES = ("hashed", "radix", "none")
 
@@ -22,8 +23,11 @@ class EngineConfig:
     """
 
     model: str | None = None
-    executor: str = "reference"
-    policy: str = "vllm"
+    executor: str = "native"
+    weights: str | None = None
+    kv_dtype: str | None = None
+    kernels: str | None = None
+    policy: str = "headway"
     policy_settings: Mapping[str, str] = field(default_factory=dict)
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 512
@@ -65,6 +69,10 @@ class EngineConfig:
         _between("itl_target_ms", self.itl_target_ms, 0.0, 1e6)
         if self.prefix_cache not in PREFIX_CACHES:
             raise BadSetting(f"prefix_cache is {self.prefix_cache!r}; it must be one of {', '.join(PREFIX_CACHES)}")
+
+    def executor_options(self) -> ExecutorOptions:
+        """What was chosen about the executor."""
+        return ExecutorOptions(threads=self.threads, weights=self.weights, kv_dtype=self.kv_dtype, kernels=self.kernels)
 
     def policy_defaults(self) -> dict[str, object]:
         """The engine-wide limits, for policy parameters of the same names."""

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from headway.errors import BadSetting
 from headway.executor.reference import ReferenceExecutor
-from headway.executor.registry import PoolSize, Progress
+from headway.executor.registry import Compute, ExecutorOptions, PoolSize, Progress
 from headway.models import ModelConfig, ModelFile, load_weights
 
 
 class ReferenceLoader:
     """The NumPy executor: float32 weights and KV; threads are the matrix library's own business."""
 
-    weights = "float32"
+    weights = kv_dtype = "float32"
+    kernels = "numpy"
 
-    def __init__(self, *, threads: int | None = None) -> None:
-        self.threads = threads
+    def __init__(self, options: ExecutorOptions) -> None:
+        """Raise `BadSetting` for a format or kernel set other than its only one."""
+        for flag, wanted, only in (
+            ("weights", options.weights, self.weights),
+            ("kv-dtype", options.kv_dtype, self.kv_dtype),
+            ("kernels", options.kernels, self.kernels),
+        ):
+            if wanted not in (None, only):
+                raise BadSetting(f"--{flag} is {wanted!r}, but executor 'reference' has {only} alone")
+        self.threads = options.threads
+
+    def compute(self, model: ModelConfig) -> Compute:
+        """Float32 throughout."""
+        return Compute(
+            weights=self.weights,
+            kv_dtype=self.kv_dtype,
+            kernels=self.kernels,
+            threads=self.threads,
+            weight_bytes=4 * model.num_params,
+        )
 
     def token_bytes(self, model: ModelConfig) -> int:
         """Bytes of keys and values of one token over all layers."""

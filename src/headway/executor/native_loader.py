@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from headway.errors import BadSetting
 from headway.executor.native import NativeExecutor
-from headway.executor.registry import PoolSize, Progress
+from headway.executor.registry import Compute, ExecutorOptions, PoolSize, Progress
 from headway.kernels import native
 from headway.models import LlamaWeights, ModelConfig, ModelFile, finite_tensor, layer_shapes, rope_frequencies
 
@@ -65,20 +66,25 @@ def fill_from_weights(model: native.NativeModel, weights: LlamaWeights) -> None:
 class NativeLoader:
     """The compiled executor: `weights` "int8" or "float32", `kv_dtype` "float16", "int8" or "float32"."""
 
-    def __init__(
-        self,
-        *,
-        threads: int | None = None,
-        weights: str = "int8",
-        kv_dtype: str = "float16",
-        kernel_set: str = "auto",
-    ) -> None:
-        _known("weights", weights, native.WEIGHT_FORMATS)
-        _known("kv-dtype", kv_dtype, native.KV_DTYPES)
-        self.weights = weights
-        self.kv_dtype = kv_dtype
-        self.kernel_set = kernel_set
-        self.threads = threads if threads is not None else physical_cores()
+    def __init__(self, options: ExecutorOptions) -> None:
+        """Raise `BadSetting` for an unknown format or a kernel set that this processor lacks."""
+        self.weights = _known("weights", options.weights or "int8", native.WEIGHT_FORMATS)
+        self.kv_dtype = _known("kv-dtype", options.kv_dtype or "float16", native.KV_DTYPES)
+        self.kernels = _known(
+            "kernels", options.kernels or native.runnable_kernel_sets()[-1], native.runnable_kernel_sets()
+        )
+        self.threads = options.threads if options.threads is not None else physical_cores()
+
+    def compute(self, model: ModelConfig) -> Compute:
+        """What was chosen. A tied head is kept apart from the embedding, in the kernels' layout."""
+        tied = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
+        return Compute(
+            weights=self.weights,
+            kv_dtype=self.kv_dtype,
+            kernels=self.kernels,
+            threads=self.threads,
+            weight_bytes=(model.num_params + tied) * (1 if self.weights == "int8" else 4),
+        )
 
     def token_bytes(self, model: ModelConfig) -> int:
         """Bytes of keys and values of one token over all layers."""
@@ -90,7 +96,7 @@ class NativeLoader:
             model = native.NativeModel(
                 native_config(file.config),
                 weights=self.weights,
-                kernel_set=self.kernel_set,
+                kernel_set=self.kernels,
                 num_threads=self.threads,
             )
             fill_from_file(model, file, progress)
@@ -107,9 +113,10 @@ class NativeLoader:
             raise BadSetting(str(error)) from error
 
 
-def _known(flag: str, value: str, known: tuple[str, ...]) -> None:
+def _known(flag: str, value: str, known: Sequence[str]) -> str:
     if value not in known:
-        raise BadSetting(f"--{flag} is {value!r}; known: {', '.join(known)}")
+        raise BadSetting(f"--{flag} is {value!r}; here: {', '.join(known)}")
+    return value
 
 
 def physical_cores() -> int:

@@ -24,11 +24,38 @@ class PoolSize:
     num_host_blocks: int = 0
 
 
-class Loader(Protocol):
-    """Makes one kind of executor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorOptions:
+    """What a user may choose about an executor; None leaves it to the executor.
+
+    `weights` and `kv_dtype` are number formats, `kernels` a set of compiled kernels.
+    """
+
+    threads: int | None = None
+    weights: str | None = None
+    kv_dtype: str | None = None
+    kernels: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """What an executor settled on, for people: formats, kernels, threads, and the bytes of its weights."""
 
     weights: str
+    kv_dtype: str
+    kernels: str
     threads: int | None
+    weight_bytes: int
+
+
+class Loader(Protocol):
+    """Makes one kind of executor, with one set of `kernels`."""
+
+    kernels: str
+
+    def compute(self, model: ModelConfig) -> Compute:
+        """What it settled on for this model."""
+        ...
 
     def token_bytes(self, model: ModelConfig) -> int:
         """Bytes of KV for one token."""
@@ -45,10 +72,16 @@ EXECUTORS = {
 }
 
 
-def make_loader(name: str, *, threads: int | None = None) -> Loader:
-    """The loader behind an executor's name. Raises `BadSetting` naming the known ones."""
+def make_loader(name: str, options: ExecutorOptions) -> Loader:
+    """The loader behind an executor's name. Raises `BadSetting` naming the known ones, and for options it lacks."""
     if name not in EXECUTORS:
         raise BadSetting(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
     module_name, _, class_name = EXECUTORS[name].partition(":")
-    loader: Loader = getattr(importlib.import_module(module_name), class_name)(threads=threads)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise BadSetting(
+            f"executor {name!r} is not built here ({error}); --executor reference needs no build"
+        ) from error
+    loader: Loader = getattr(module, class_name)(options)
     return loader

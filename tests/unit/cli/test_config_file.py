@@ -10,7 +10,7 @@ from headway.cli.main import main
 def configs(monkeypatch):
     """What `serve` would start, instead of starting it."""
     seen = []
-    monkeypatch.setattr(serve, "_run", lambda engine, server: seen.append((engine, server)))
+    monkeypatch.setattr(serve, "_run", lambda engine, server, *_: seen.append((engine, server)))
     return seen
 
 

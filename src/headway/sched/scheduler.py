@@ -148,8 +148,10 @@ class Scheduler:
             if lane.prompt_logprobs is not None:
                 self._score(seq, lane.start, result.prompt_logprobs.get(seq.id, []))
             if lane.draws:
-                members = self._fork(seq) if seq.num_branches > 1 else (seq,)
-                for member in members:
+                if seq.num_branches == 1:
+                    self._append(seq, tokens[seq.id], now_s)
+                    continue
+                for member in self._fork(seq):
                     self._append(member, tokens[member.id], now_s)
         self._release_ended(now_s)
 

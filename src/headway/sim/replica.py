@@ -135,11 +135,11 @@ class Replica:
     def step(self) -> None:
         """One step of the engine; its clock moves. Raises `BadSetting` when the policy makes no progress any more."""
         now_s = self._clock.now()
-        # What a look-ahead engine plans now it planned, in truth, when the step before began.
-        seen_s = self._began_s if self.plant.looks_ahead and self._is_busy else now_s
-        self._take_in(seen_s)
-        if not self.core.has_work:
-            self._take_in(now_s)
+        if self._inbox:
+            # What a look-ahead engine plans now it planned, in truth, when the step before began.
+            self._take_in(self._began_s if self.plant.looks_ahead and self._is_busy else now_s)
+            if not self.core.has_work:
+                self._take_in(now_s)
         self._began_s = now_s
         self._is_busy = self.core.step()
         if self._is_busy:

@@ -109,11 +109,22 @@ class _Run:
             elif due_s < inf and due_s <= now_s:
                 heapq.heappop(self._due)[2]()
             elif seat is not None:
-                seat.replica.step()
-                while self._impatient:
-                    self._cancel(self._impatient.pop())
+                self._advance(seat)
             else:
                 return self._record(label)
+
+    def _advance(self, seat: _Seat) -> None:
+        """Step the replica that is furthest behind, until something else is due or another one is behind it."""
+        replica = seat.replica
+        others = (_now(other) for other in self._seats if other is not seat and other.replica.has_work)
+        until_s = min(others, default=inf)
+        while True:
+            replica.step()
+            while self._impatient:
+                self._cancel(self._impatient.pop())
+            due_s = self._due[0][0] if self._due else inf
+            if not replica.has_work or replica.now_s >= min(until_s, due_s, self._agenda.next_s):
+                return
 
     def _arrive(self, at_s: float, item: WorkItem) -> None:
         life = Life(item, at_s, patience=item.cancel_tokens or 0, answer=[] if item.session else None)

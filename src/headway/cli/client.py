@@ -60,6 +60,21 @@ class Client:
             except (ValueError, LookupError, TypeError):
                 raise NoAnswer(f"{self.url} answers, but not like an OpenAI-compatible server") from None
 
+    def manage(self, method: str, path: str, body: Body | None = None) -> dict[str, Any]:
+        """The answer to a request under `/admin`."""
+        with self._trouble():
+            answer = (
+                self._http.request(method, f"/admin/{path}", json=body)
+                if body
+                else self._http.request(method, f"/admin/{path}")
+            )
+            _check(answer)
+            try:
+                document: dict[str, Any] = answer.json()
+            except ValueError:
+                raise NoAnswer(f"{self.url} answers, but not like a Headway server") from None
+            return document
+
     def chat(self, messages: list[dict[str, str]], body: Body) -> Iterator[str]:
         """The answer to a conversation, piece by piece."""
         for choice in self._stream("/v1/chat/completions", {"messages": messages, **body}):

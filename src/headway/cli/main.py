@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.admin import admin_app
 from headway.cli.bench import bench, bench_settings
 from headway.cli.fidelity import fidelity_app
 from headway.cli.simulate import simulate
@@ -20,7 +21,7 @@ INTERRUPTED = 130
 BAD_INPUT = 2
 FAILED = 1
 
-COMMANDS = ("serve", "chat", "complete", "generate", "policies", "tape", "usage", "collect_env")
+COMMANDS = ("serve", "chat", "complete", "generate", "policies", "tape", "usage", "explain", "collect_env")
 """Modules of this package with a function of the same name: a command. Groups and wrappers are added below."""
 
 
@@ -37,6 +38,7 @@ def make_app() -> typer.Typer:
     for name in COMMANDS:
         app.command()(getattr(import_module(f"headway.cli.{name}"), name))
     app.add_typer(tenants_app())
+    app.add_typer(admin_app())
     app.add_typer(fidelity_app())
     for wrapper in (bench, simulate):
         app.command(add_help_option=False, context_settings=bench_settings)(wrapper)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.core.plan import Hold, PreemptMethod
@@ -113,12 +114,26 @@ class QueueSizes:
     num_swapped: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a policy says about its plan.
+
+    `limit` keeps all those waiting but the ones in `held`, which have a reason of their own. `predicted_s` is how long
+    it thinks that the step will take; None where it does not predict.
+    """
+
+    notes: list[str] = field(default_factory=list)
+    limit: Hold | None = None
+    held: Mapping[str, Hold] = field(default_factory=dict)
+    predicted_s: float | None = None
+
+
 @dataclass(slots=True)
 class StepRecord:
     """One step as it was carried out; a tape is a list of these.
 
     `free_blocks` is taken after allocation and before finished sequences are released; it counts evictable
-    blocks as free and promised ones as taken. `limit` and `held` tell what kept those that waited, if anybody did.
+    blocks as free and promised ones as taken.
     `lost` are tokens of a batch that broke: granted in this step or an earlier one, and not computed. `predicted_s` is
     how long the policy thought that the step would take; None where it does not predict.
     """
@@ -134,13 +149,30 @@ class StepRecord:
     free_blocks: int = 0
     wasted_rows: dict[str, int] = field(default_factory=dict)
     padding: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    said: Said = field(default_factory=Said)
     queued: QueueSizes = QueueSizes()
-    limit: Hold | None = None
-    held: dict[str, Hold] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
-    predicted_s: float | None = None
     end_s: float = 0.0
+
+    @property
+    def notes(self) -> list[str]:
+        """The policy's remarks."""
+        return self.said.notes
+
+    @property
+    def limit(self) -> Hold | None:
+        """What kept those who wait."""
+        return self.said.limit
+
+    @property
+    def held(self) -> Mapping[str, Hold]:
+        """What kept single ones."""
+        return self.said.held
+
+    @property
+    def predicted_s(self) -> float | None:
+        """How long the policy thought that the step would take."""
+        return self.said.predicted_s
 
 
 Event = (

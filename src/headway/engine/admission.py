@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from headway.core import Cause, Request, Tier
 from headway.engine.backlog import Backlog
+from headway.engine.expiry import Expiry
 from headway.engine.guardrails import Guardrails
 from headway.errors import BadSetting, Overloaded
 
@@ -58,6 +59,8 @@ class _Refusal:
 class Admission:
     """Judges requests before they are queued, on the thread that submits them. Counts refusals by cause.
 
+    `expiry` ends what it let in when its time is over.
+
     Where the policy is fair, a full queue is full only for tenants that hold their share of it (by weight, among those
     who wait): whoever floods it cannot lock the others out. The bound may then be exceeded, to at most its double.
     """
@@ -66,6 +69,7 @@ class Admission:
         self.limits = limits
         self.backlog = Backlog()
         self.guardrails = guardrails
+        self.expiry = Expiry(lambda request: self.backlog.token_rate(request.tier))
         self.refused: Counter[Cause] = Counter()
         self.drained: set[str] = set()
         self._num_kv_tokens = num_kv_tokens

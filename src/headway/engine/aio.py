@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self, Unpack
 
 from headway.core import Cause, Event, FinishReason, SamplingParams
@@ -17,7 +16,6 @@ from headway.engine.door import Extras, ExtraWords
 from headway.engine.loop import Abort, Call, Died, Ended, EngineLoop, Message, Quit, Refused, Submit
 from headway.engine.outputs import EngineStats
 from headway.engine.stream import Stream
-from headway.engine.tally import Tally
 from headway.errors import InvalidRequest, Overloaded
 from headway.models import Tokenizer
 
@@ -45,12 +43,10 @@ class AsyncLLM:
         self.engine = engine or build_engine(EngineConfig(model=model, **settings))
         self._streams: dict[str, Stream] = {}
         self._serial = itertools.count(1)
-        self._tally = Tally()
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._loop = EngineLoop(self.engine.core, self.engine.text, self._deliver)
         self.control = Control(self.engine, self._loop.send, guarding or Guarding())
-        self._loop.tend = self.control.expiry.tend
-        self.engine.core.listen(self._tally.on_events)
+        self._loop.tend = self.control.admission.expiry.tend
         self.engine.core.listen(self._loop.on_events)
 
     @classmethod
@@ -79,7 +75,7 @@ class AsyncLLM:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine's thread runs and no step has hung for longer than `step_timeout_s`."""
+        """Whether the engine's thread runs, and has made progress where there is work in the last `step_timeout_s`."""
         most_s = self.control.admission.limits.step_timeout_s
         return self._loop.is_alive and not 0 < most_s < self._loop.stuck_s()
 
@@ -148,13 +144,7 @@ class AsyncLLM:
 
     def stats(self) -> EngineStats:
         """A snapshot of queues, pool and totals."""
-        admission = self.control.admission
-        return replace(
-            self._tally.stats(self.engine.core),
-            num_queued_tokens=admission.backlog.queued().num_tokens,
-            refused={str(cause): num for cause, num in admission.refused.copy().items()},
-            guardrail_level=admission.guardrails.level,
-        )
+        return self.control.stats()
 
     def add_listener(self, on_events: Callable[[list[Event]], None], /) -> None:
         """Hear every event, once per step, in the engine's thread."""

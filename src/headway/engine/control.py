@@ -6,17 +6,18 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from headway.core import Event, FinishReason, Rejected, Request
 from headway.engine.admission import NO_LIMITS, Admission, AdmissionLimits
 from headway.engine.build import Engine
 from headway.engine.core import EngineCore
-from headway.engine.expiry import Expiry
 from headway.engine.guardrails import Guardrails, GuardSettings
 from headway.engine.knobs import changed, shown
 from headway.engine.loop import Abort, Call, Command
+from headway.engine.outputs import EngineStats
+from headway.engine.tally import Tally
 from headway.obs import Decisions
 
 log = logging.getLogger("headway.control")
@@ -43,14 +44,15 @@ class Control:
         guardrails = Guardrails(guarding.guards, engine.limits.num_blocks)
         self.admission = Admission(guarding.limits, engine.limits.num_kv_tokens, guardrails)
         self.decisions = Decisions()
-        self.expiry = Expiry(lambda request: self.admission.backlog.token_rate(request.tier))
+        self._tally = Tally()
         self.is_draining = False
         self._take_on(guarding.limits)
         for listener in (
             self.admission.backlog.on_events,
-            self.expiry.on_events,
+            self.admission.expiry.on_events,
             self.admission.guardrails.on_events,
             self.decisions.on_events,
+            self._tally.on_events,
             self._on_events,
         ):
             engine.core.listen(listener)
@@ -59,6 +61,16 @@ class Control:
         """Let a request in; to be submitted at once. Raises `Overloaded`."""
         predicted_s = self.admission.admit(request, self._engine.clock.now())
         self.decisions.predict(request.id, predicted_s)
+
+    def stats(self) -> EngineStats:
+        """A snapshot of queues, pool and totals."""
+        admission = self.admission
+        return replace(
+            self._tally.stats(self._engine.core),
+            num_queued_tokens=admission.backlog.queued().num_tokens,
+            refused={str(cause): num for cause, num in admission.refused.copy().items()},
+            guardrail_level=admission.guardrails.level,
+        )
 
     def settings(self) -> dict[str, Any]:
         """Every knob with its value."""
@@ -125,7 +137,7 @@ class Control:
         policy = self._engine.core.scheduler.policy
         self.admission.limits = limits
         self.admission.backlog.has_tiers, self.admission.backlog.is_fair = policy.honours_tier, policy.honours_weight
-        self.expiry.queue_timeout_s = limits.queue_timeout_ms / 1000.0
+        self.admission.expiry.queue_timeout_s = limits.queue_timeout_ms / 1000.0
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class StepNote:
     admitted: tuple[str, ...]
     preempted: tuple[str, ...]
     limit: Hold | None
-    held: dict[str, Hold]
+    held: Mapping[str, Hold]
 
     @property
     def num_all(self) -> int:

@@ -21,6 +21,7 @@ from headway.core import (
     QueueSizes,
     Rejected,
     Request,
+    Said,
     Sequence,
     SequenceFinished,
     StepPlan,
@@ -127,9 +128,8 @@ class Scheduler:
         if plan.rejected:
             self._reject(plan, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
-        record.notes, record.predicted_s = plan.notes, plan.predicted_s
-        if queues.waiting:
-            record.limit, record.held = binding_limit(plan, self._limits, queues, self.kv), plan.held
+        limit = binding_limit(plan, self._limits, queues, self.kv) if queues.waiting else None
+        record.said = Said(plan.notes, limit, plan.held, plan.predicted_s)
         record.queued = QueueSizes(len(queues.running), len(queues.waiting), len(queues.swapped))
         return batch if batch.lanes or batch.swap_out or batch.num_wasted_rows else None
 

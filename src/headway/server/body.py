@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from headway.errors import InvalidRequest
 from headway.server.faults import BodyTooLarge, WrongMediaType
+from headway.server.patience import within_header
 
 
 async def read_json(request: Request, limit: int) -> dict[str, Any]:
@@ -19,10 +20,11 @@ async def read_json(request: Request, limit: int) -> dict[str, Any]:
     """
     _check_headers(request, limit)
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > limit:
-            raise _too_large(limit)
+    async with within_header(request.scope):
+        async for piece in request.stream():
+            body += piece
+            if len(body) > limit:
+                raise _too_large(limit)
     try:
         document = msgspec.json.decode(body)
     except RecursionError:

@@ -55,7 +55,10 @@ class Desk:
             raise
 
     def require_room(self, scope: Scope) -> None:
-        """Raise `TooMany` where the caller's own limits would refuse even the smallest request. Charges nothing."""
+        """Raise `TooMany` where the caller's own limits would refuse even the smallest request. Charges nothing.
+
+        Raises `Overloaded` where the engine takes no requests at all.
+        """
         tenant = caller_of(scope).tenant
         try:
             self._house.gate.require_room(tenant)
@@ -63,6 +66,13 @@ class Desk:
             self.refused[Cause.TENANT_LIMIT] += 1
             self._on_refused(tenant.name)
             raise
+        if not self._engine.is_ready:
+            self.refused[Cause.DRAINING] += 1
+            raise Overloaded(
+                "this server is loading or shutting down; try again or elsewhere",
+                retry_after_s=5.0,
+                cause=Cause.DRAINING,
+            )
 
     def _submit(
         self, tenant: Tenant, prompts: Sequence[Sequence[int]], terms: Terms, patience: Patience, call_id: str

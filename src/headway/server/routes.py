@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.obs import EngineMetrics
-from headway.server.routes_admin import admin_routes, request_routes
+from headway.server.routes_admin import admin_routes, request_routes, step_routes
 from headway.server.routes_chat import chat_routes
 from headway.server.routes_completions import completion_routes
 from headway.server.routes_models import model_routes, token_routes
@@ -26,4 +26,5 @@ def all_routes(served: Served, metrics: EngineMetrics) -> list[APIRouter]:
         tenant_routes(served.accounts),
         admin_routes(served),
         request_routes(served),
+        step_routes(served),
     ]

@@ -21,15 +21,7 @@ MOST_STEPS = 1000
 def admin_routes(served: Served) -> APIRouter:
     """Settings, draining, the cache."""
     router = APIRouter(tags=["admin"])
-    engine, house = served.engine, served.accounts.house
-
-    async def tenant_in(request: Request) -> str | None:
-        """The tenant that a body names, if there is a body and it does."""
-        body = await _body(request, served.config.max_body_bytes)
-        name = body.get("tenant")
-        if name is not None and (not isinstance(name, str) or name not in house.tenants):
-            raise InvalidRequest(f"there is no tenant {str(name)[:80]!r}", param="tenant")
-        return name
+    engine = served.engine
 
     @router.get("/admin/config")
     async def show_settings() -> dict[str, Any]:
@@ -48,14 +40,14 @@ def admin_routes(served: Served) -> APIRouter:
     @router.post("/admin/drain")
     async def drain(request: Request) -> dict[str, Any]:
         """Take no new requests, of `tenant` or of anybody; what runs goes on. `/admin/resume` undoes it."""
-        tenant = await tenant_in(request)
+        tenant = await _tenant_in(request, served)
         engine.control.drain(_who(request), tenant)
         return {"draining": "everybody" if tenant is None else tenant, "num_open": served.desk.num_open}
 
     @router.post("/admin/resume")
     async def resume(request: Request) -> dict[str, Any]:
         """Take new requests again."""
-        tenant = await tenant_in(request)
+        tenant = await _tenant_in(request, served)
         engine.control.resume(_who(request), tenant)
         return {"resumed": "everybody" if tenant is None else tenant}
 
@@ -68,7 +60,7 @@ def admin_routes(served: Served) -> APIRouter:
 
 
 def request_routes(served: Served) -> APIRouter:
-    """Single requests, and the decisions about them."""
+    """Single requests: what happened to them, and their end."""
     router = APIRouter(tags=["admin"])
     engine = served.engine
 
@@ -88,10 +80,17 @@ def request_routes(served: Served) -> APIRouter:
             raise HTTPException(404, "no living request has this id")
         return {"aborted": ids}
 
+    return router
+
+
+def step_routes(served: Served) -> APIRouter:
+    """The decisions themselves."""
+    router = APIRouter(tags=["admin"])
+
     @router.get("/admin/steps")
     async def steps(last: int = 100) -> dict[str, Any]:
         """The last steps: tokens by sequence, who came in, who was preempted, what kept those who wait."""
-        notes = engine.control.decisions.last_steps(max(1, min(last, MOST_STEPS)))
+        notes = served.engine.control.decisions.last_steps(max(1, min(last, MOST_STEPS)))
         return {
             "steps": [
                 {
@@ -109,6 +108,15 @@ def request_routes(served: Served) -> APIRouter:
         }
 
     return router
+
+
+async def _tenant_in(request: Request, served: Served) -> str | None:
+    """The tenant that a body names, if there is a body and it does."""
+    body = await _body(request, served.config.max_body_bytes)
+    name = body.get("tenant")
+    if name is not None and (not isinstance(name, str) or name not in served.accounts.house.tenants):
+        raise InvalidRequest(f"there is no tenant {str(name)[:80]!r}", param="tenant")
+    return name
 
 
 async def _body(request: Request, limit: int) -> dict[str, Any]:

@@ -7,14 +7,12 @@ import time
 from starlette.requests import Request
 from starlette.types import Scope
 
-from headway.core import Cause
-from headway.errors import Forbidden, Overloaded, UnknownModel
+from headway.errors import Forbidden, UnknownModel
 from headway.server.access import caller_of
 from headway.server.accounts import Accounts
 from headway.server.body import read_json
 from headway.server.config import ServerConfig
 from headway.server.desk import Desk
-from headway.server.patience import within_header
 from headway.server.port import ServedEngine
 from headway.server.schema import BodyType, parse
 from headway.server.texts import Texts
@@ -44,9 +42,7 @@ class Served:
 
         Raises `InvalidRequest`: `UnknownModel`, or `Forbidden` for a model that the caller may not use.
         """
-        async with within_header(request.scope):
-            document = await read_json(request, self.config.max_body_bytes)
-        body = parse(kind, document)
+        body = parse(kind, await read_json(request, self.config.max_body_bytes))
         allowed = self.models_of(caller_of(request.scope).tenant)
         if body.model in self.model_names and body.model not in allowed:
             raise Forbidden(f"this key may not use model {body.model!r}; /v1/models lists those it may", param="model")
@@ -56,18 +52,8 @@ class Served:
         return body
 
     def require_welcome(self, scope: Scope) -> None:
-        """Raise what is known before a body is read: the engine takes no requests, or a limit of the caller is used up.
-
-        Charges nothing.
-        """
+        """Raise what is known before a body is read; see `Desk.require_room`. Charges nothing."""
         self.desk.require_room(scope)
-        if not self.engine.is_ready:
-            self.desk.refused[Cause.DRAINING] += 1
-            raise Overloaded(
-                "this server is loading or shutting down; try again or elsewhere",
-                retry_after_s=5.0,
-                cause=Cause.DRAINING,
-            )
 
     @staticmethod
     def _among(names: tuple[str, ...], name: str | None) -> str:

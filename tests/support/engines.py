@@ -58,7 +58,9 @@ class Faulty:
 
 def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=512, **settings):
     """An `Engine` like the real one's, with tokens made up. `lengths` are output tokens by request id."""
-    config = EngineConfig(**{"num_blocks": 64, "block_size": 4, "executor": "simulated", "seed": 1, **settings})
+    config = EngineConfig(
+        **{"num_blocks": 64, "block_size": 4, "executor": "simulated", "policy": "vllm", "seed": 1, **settings}
+    )
     policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
     model = tiny_config()
     limits = resolve_limits(config, policy.limits(), context_length=context, token_bytes=1, free_bytes=1 << 30)

@@ -39,11 +39,11 @@ def test_every_setting_has_a_flag():
 
 def test_summary(tiny_gguf):
     """The facts are those of the engine; a lowered context says why and how to raise it."""
-    config = EngineConfig(model=str(tiny_gguf), num_blocks=8, max_num_seqs=4, policy_settings={"chunked": "true"})
+    config = EngineConfig(model=str(tiny_gguf), num_blocks=8, max_num_seqs=4, policy_settings={"fair": "true"})
     engine = build_engine(config)
     facts = dict(rows(engine, ("my-model",), "http://127.0.0.1:1"))
     assert facts["model"].startswith("my-model (2 layers")
-    assert facts["policy"] == "vllm, chunked=true"
+    assert facts["policy"] == "headway, fair=true"
     assert facts["limits"].startswith("4 sequences")
     assert facts["context"].startswith("128 tokens (the model allows 512")
     assert facts["KV cache"].startswith("8 blocks of 16, 128 tokens")

@@ -30,12 +30,6 @@ def read_config(
         raise BadModelFile(f"{path}: mixture-of-experts models are not supported")
     num_heads = meta.whole(f"{name}.attention.head_count")
     hidden_size = meta.whole(f"{name}.embedding_length")
-    head_dim = meta.whole(f"{name}.attention.key_length", hidden_size // max(num_heads, 1))
-    for key in ("attention.value_length", "rope.dimension_count"):
-        if (size := meta.whole(f"{name}.{key}", head_dim)) != head_dim:
-            raise BadModelFile(f"{path}: {name}.{key} is {size}, supported is the head size {head_dim} alone")
-    context_length = meta.whole(f"{name}.context_length")
-    window = meta.whole(f"{name}.attention.sliding_window", 0) or context_length
     try:
         return ModelConfig(
             name=(meta.text("general.name") or path.stem)[:100],
@@ -44,10 +38,10 @@ def read_config(
             hidden_size=hidden_size,
             num_heads=num_heads,
             num_kv_heads=meta.whole(f"{name}.attention.head_count_kv", num_heads),
-            head_dim=head_dim,
+            head_dim=_head_dim(meta, str(name), hidden_size // max(num_heads, 1)),
             ffn_size=meta.whole(f"{name}.feed_forward_length"),
             vocab_size=embedding.shape[0],
-            context_length=min(context_length, window),
+            context_length=_context_length(meta, str(name)),
             rope_base=meta.real(f"{name}.rope.freq_base", 10_000.0),
             rope_scaling=_rope_scaling(meta, str(name), divisors),
             rope_pairs=family.gguf_rope_pairs,
@@ -59,6 +53,19 @@ def read_config(
         )
     except BadModelFile as error:
         raise BadModelFile(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def _head_dim(meta: Metadata, name: str, usual: int) -> int:
+    head_dim = meta.whole(f"{name}.attention.key_length", usual)
+    for key in ("attention.value_length", "rope.dimension_count"):
+        if (size := meta.whole(f"{name}.{key}", head_dim)) != head_dim:
+            raise BadModelFile(f"{meta.origin}: {name}.{key} is {size}, supported is the head size {head_dim} alone")
+    return head_dim
+
+
+def _context_length(meta: Metadata, name: str) -> int:
+    length = meta.whole(f"{name}.context_length")
+    return min(length, meta.whole(f"{name}.attention.sliding_window", 0) or length)
 
 
 def _rope_scaling(meta: Metadata, name: str, divisors: tuple[float, ...] | None) -> RopeScaling | None:

@@ -178,3 +178,18 @@ def test_a_tokenizer_that_garbles_text_is_told(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         checked_tokenizer(read(tmp_path, parts | {"normalizer": {"type": "Lowercase"}}))
     assert "garbled" in caplog.text
+
+
+@pytest.mark.model
+def test_smollm2_is_the_same_from_both_kinds_of_files(real_file, shared_data):
+    """The makers' tokenizer.json and the GGUF file of the default model: one tokenizer."""
+    folder = shared_data / "tokenizer_smollm2"
+    theirs = read_tokenizer(folder, Metadata("config.json", json.loads((folder / "config.json").read_text())), 49_152)
+    ours = real_file.tokenizer_spec
+    assert theirs.tokens == ours.tokens
+    for field in ("control_ids", "user_defined_ids", "bos_id", "eos_id", "eos_ids", "add_bos"):
+        assert getattr(theirs, field) == getattr(ours, field), field
+    from_json, from_gguf = Tokenizer(theirs), Tokenizer(ours)
+    for text in [*TEXTS, "".join(from_gguf.control_texts), "<|im_start|>user\nHi<|im_end|>"]:
+        assert from_json.encode_text(text) == from_gguf.encode_text(text)
+        assert from_json.encode_template(text) == from_gguf.encode_template(text)

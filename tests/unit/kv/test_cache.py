@@ -311,23 +311,6 @@ def test_forks_that_share_a_block_change_to_the_cached_ones_together():
     kv.check()
 
 
-def test_forks_that_share_a_block_change_to_the_cached_ones_together():
-    """One fork finds its first blocks in the tree again and adds the shared third: the other must hold those, too."""
-    kv = make(prefix=RadixPrefixCache, num_host_blocks=12)
-    compute(kv, "a", TOKENS[:13])
-    kv.fork("a", "b")
-    kv.swap_out("a", "b")
-    compute(kv, "x", list(range(40)))  # evicts the third block alone
-    kv.release("x")
-    assert kv.match(TOKENS[:13], "").num_tokens == 8
-    kv.swap_in("a", "b")
-    kv.publish("a", TOKENS, 13, "")
-    kv.check()
-    assert kv.block_table("a") == kv.block_table("b")
-    kv.release("a")
-    kv.check()
-
-
 def test_a_block_that_stays_in_use_is_copied_out_as_well(kv):
     """What a swapped sequence shared with a running one is in both places."""
     compute(kv, "a", TOKENS[:9])

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_S = 0.005
 """How long to wait for a command when there is work that no policy wants to run yet."""
 
+STALL_S = 10.0
+"""How long a policy may run nobody, although there is work, before the log says so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Submit:
@@ -90,6 +93,8 @@ class EngineLoop:
     def __init__(self, core: EngineCore, text: TextStage, deliver: Deliver) -> None:
         self.core = core
         self.step_began_s: float | None = None
+        self._idle_since_s: float | None = None
+        self._is_stall_told = False
         self.tend: Callable[[EngineCore], None] = _nothing
         self._text = text
         self._deliver = deliver
@@ -134,20 +139,42 @@ class EngineLoop:
                 raise
 
     def stuck_s(self) -> float:
-        """Seconds for which the step under way has lasted; 0 between steps."""
-        began_s = self.step_began_s
-        return 0.0 if began_s is None else self.core.clock.now() - began_s
+        """Seconds for which the step under way has lasted, or for which nobody was run although there was work."""
+        since_s = [moment_s for moment_s in (self.step_began_s, self._idle_since_s) if moment_s is not None]
+        return self.core.clock.now() - min(since_s) if since_s else 0.0
 
     def _step(self) -> bool:
-        self.step_began_s = self.core.clock.now()
+        self.step_began_s = now_s = self.core.clock.now()
         try:
-            return self.core.step()
+            is_busy = self.core.step()
         finally:
             self.step_began_s = None
+        if is_busy or not self.core.has_work:
+            self._idle_since_s = None
+        else:
+            self._note_standstill(now_s)
+        return is_busy
+
+    def _note_standstill(self, now_s: float) -> None:
+        """The policy runs nobody, although there is work: say so once when that lasts."""
+        if self._idle_since_s is None:
+            self._idle_since_s, self._is_stall_told = now_s, False
+        elif self._idle_since_s + STALL_S <= now_s and not self._is_stall_told:
+            self._is_stall_told = True
+            queues = self.core.scheduler.queues
+            log.error(
+                "nobody was run for %g s, although requests are here: %s; %d sequences wait, %d run, %d are swapped",
+                STALL_S,
+                ", ".join(list(queues.families)[:5]),
+                len(queues.waiting),
+                len(queues.running),
+                len(queues.swapped),
+            )
 
     def _read_inbox(self) -> None:
         """Everything that waits; when there is nothing to compute, sleep until something comes."""
         if not self.core.has_work:
+            self._idle_since_s = None
             self._obey(self._inbox.get())
         while True:
             try:

@@ -41,14 +41,14 @@ class GuardSettings:
 
     `slo` has keys like `ttft_p95_ms`, `itl_p99_ms`, `queue_wait_p95_ms` and `kv_cache_utilization_max`. A promise is
     broken when it is exceeded over the last `window_s` seconds, and kept again when it has been below `slack` times
-    its limit for `recover_s`. Prompts of more than `long_tokens` are long. `actions` are words of `ACTIONS`.
+    its limit for `recover_s`; level 2 follows when it is still broken `escalate_s` later. Prompts of more than `long_tokens` are long. `actions` are words of `ACTIONS`.
     """
 
     slo: Mapping[str, float] = field(default_factory=dict)
     actions: tuple[str, ...] = ACTIONS
     long_tokens: int = 2048
     window_s: float = 30.0
-    escalate_s: float = 5.0
+    escalate_s: float = 30.0
     recover_s: float = 10.0
     slack: float = 0.9
 

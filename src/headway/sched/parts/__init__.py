@@ -8,11 +8,12 @@ from headway.sched.parts.admission import PeakGate
 from headway.sched.parts.controller import BudgetController
 from headway.sched.parts.fairness import VirtualCounters
 from headway.sched.parts.lengths import OutputLengths
-from headway.sched.parts.meter import StepMeter, load_of
-from headway.sched.parts.prompts import PromptPass, PromptRules, is_prefilling
+from headway.sched.parts.meter import StepMeter, add_load
+from headway.sched.parts.prompts import PromptPass, PromptRules, resume_swapped
 from headway.sched.parts.shortage import relieve
 from headway.sched.parts.siblings import PrefixesUnderway
 from headway.sched.parts.standing import Rank, ranking
+from headway.sched.parts.steptime import StepLoad
 
 __all__ = [
     "BudgetController",
@@ -22,10 +23,11 @@ __all__ = [
     "PromptPass",
     "PromptRules",
     "Rank",
+    "StepLoad",
     "StepMeter",
     "VirtualCounters",
-    "is_prefilling",
-    "load_of",
+    "add_load",
     "ranking",
     "relieve",
+    "resume_swapped",
 ]

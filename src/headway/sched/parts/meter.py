@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headway.core import PreemptMethod, StepPlan, StepRecord
+from collections.abc import Sequence
+
+from headway.core import Grant, PreemptMethod, StepPlan, StepRecord
 from headway.sched.parts.controller import BudgetController
 from headway.sched.parts.shortage import Prices
 from headway.sched.parts.steptime import StepLoad
@@ -24,9 +26,8 @@ class StepMeter:
         """Go on with what another one measured."""
         self._controller.model, self._copy_s = other._controller.model, other._copy_s
 
-    def planned(self, step: int, plan: StepPlan) -> None:
+    def planned(self, step: int, plan: StepPlan, load: StepLoad, num_decodes: int) -> None:
         """Remember what a step is about to do, and say in the plan how long that should take."""
-        load, num_decodes = load_of(plan)
         model = self._controller.model
         plan.predicted_s = model.predict(load) if model.is_ready and load.num_tokens else None
         swaps = [entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP]
@@ -53,11 +54,18 @@ class StepMeter:
 
 def load_of(plan: StepPlan) -> tuple[StepLoad, int]:
     """What a plan will cost, and how many of its grants are decodes."""
-    load, num_decodes = StepLoad(), 0
-    for entry in plan.grants:
-        num, start = entry.num_tokens, entry.seq.num_computed
-        load.num_tokens += num
-        load.num_context += num * start + num * (num + 1) // 2
-        load.num_seqs += 1
-        num_decodes += num == 1 and entry.seq.num_output > 0
-    return load, num_decodes
+    num_decodes = sum(entry.num_tokens == 1 and entry.seq.num_output > 0 for entry in plan.grants)
+    return add_load(StepLoad(), plan.grants), num_decodes
+
+
+def add_load(load: StepLoad, grants: Sequence[Grant]) -> StepLoad:
+    """Add what grants will cost; returns the same record."""
+    num_tokens = num_context = 0
+    for entry in grants:
+        num = entry.num_tokens
+        num_tokens += num
+        num_context += num * entry.seq.num_computed + num * (num + 1) // 2
+    load.num_tokens += num_tokens
+    load.num_context += num_context
+    load.num_seqs += len(grants)
+    return load

@@ -36,13 +36,14 @@ class PromptPass:
     for its end; the other half goes to everyone, so that it always moves.
     """
 
-    def __init__(self, view: View, plan: StepPlan, budget: Budget, rules: PromptRules) -> None:
+    def __init__(self, view: View, plan: StepPlan, budget: Budget, prompts: list[Sequence], rules: PromptRules) -> None:
+        """`prompts` are the running sequences that have a prompt, or a recomputation, to work on."""
         self._view = view
         self._plan = plan
         self._budget = budget
         self._rules = rules
         gone = {entry.seq.id for entry in plan.preemptions}
-        started = [seq for seq in view.running if is_prefilling(seq) and seq.id not in gone]
+        started = [seq for seq in prompts if seq.id not in gone]
         self._started = sorted(started, key=rules.rank)
         self._granted: set[str] = set()
         self._least_served = self._least(rules.counters)
@@ -147,9 +148,15 @@ class PromptPass:
         return seq.num_pending <= self._rules.short_tokens or not self._rules.short_tokens
 
 
-def is_prefilling(seq: Sequence) -> bool:
-    """Whether a running sequence has a prompt (or a recomputation) to work on."""
-    return not seq.is_decoding and not seq.num_in_flight
+def resume_swapped(view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
+    """Swapped sequences come back in order of rank, decodes and prompts alike; the first that does not fit ends it."""
+    for seq in sorted(view.swapped, key=rank):
+        num = min(seq.num_pending, budget.num_tokens)
+        if num <= 0 or budget.num_seqs < seq.num_branches or not view.ledger.take_swap_in(seq, num):
+            return
+        budget.num_seqs -= seq.num_branches
+        plan.swap_ins.append(seq)
+        grant(plan, budget, seq, num)
 
 
 def _anyone(_: Sequence) -> bool:

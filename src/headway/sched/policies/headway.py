@@ -15,12 +15,13 @@ from headway.sched.parts import (
     PromptPass,
     PromptRules,
     Rank,
+    StepLoad,
     StepMeter,
     VirtualCounters,
-    is_prefilling,
-    load_of,
+    add_load,
     ranking,
     relieve,
+    resume_swapped,
 )
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -116,22 +117,33 @@ class Headway(Policy):
         plan = StepPlan()
         budget = Budget.of(view, params.max_num_batched_tokens, params.max_num_seqs)
         rank = ranking(view.now_s, params.age_s)
-        self._decodes(view, plan, budget, rank)
-        load, _ = load_of(plan)
+        prompts = self._decodes(view, plan, budget, rank)
+        num_decodes = len(plan.grants)
+        load = add_load(StepLoad(), plan.grants)
         num_prefill = self._controller.budget(load, load.num_context / max(1, load.num_seqs))
         budget.num_tokens = min(budget.num_tokens, num_prefill, params.max_num_prefill_tokens or NO_LIMIT)
         if not plan.preemptions:
-            self._resume(view, plan, budget, rank)
-        PromptPass(view, plan, budget, self._rules(view, plan, rank)).run()
+            resume_swapped(view, plan, budget, rank)
+        if prompts or view.waiting:
+            PromptPass(view, plan, budget, prompts, self._rules(view, plan, prompts, rank)).run()
         if not plan.grants and not plan.preemptions:
             self._give_way(view, plan, rank)  # nobody can move: prompts under way hold all the memory
-        self.meter.planned(view.step, plan)
+        self.meter.planned(view.step, plan, add_load(load, plan.grants[num_decodes:]), num_decodes)
         return plan
 
-    def _decodes(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
-        """Every sequence that emits tokens goes on; where memory is short the cheapest gives way."""
+    def _decodes(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> list[Sequence]:
+        """Every sequence that emits tokens goes on; where memory is short the cheapest gives way.
+
+        Returns the others: those with a prompt to compute.
+        """
+        prompts = []
         for seq in view.running:
-            if not seq.is_decoding or seq.num_in_flight or budget.num_tokens <= 0:
+            if seq.num_in_flight:
+                continue
+            if not seq.is_decoding:
+                prompts.append(seq)
+                continue
+            if budget.num_tokens <= 0:
                 continue
             while not _is_preempted(plan, seq):
                 if view.ledger.take(seq, 1):
@@ -139,30 +151,19 @@ class Headway(Policy):
                     break
                 if not self._give_way(view, plan, rank):
                     break
+        return prompts
 
-    def _resume(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
-        """Swapped sequences come back in order of rank, decodes and prompts alike."""
-        for seq in sorted(view.swapped, key=rank):
-            num = min(seq.num_pending, budget.num_tokens)
-            if num <= 0 or budget.num_seqs < seq.num_branches or not view.ledger.take_swap_in(seq, num):
-                return
-            budget.num_seqs -= seq.num_branches
-            plan.swap_ins.append(seq)
-            grant(plan, budget, seq, num)
-
-    def _rules(self, view: View, plan: StepPlan, rank: Rank) -> PromptRules:
+    def _rules(self, view: View, plan: StepPlan, prompts: list[Sequence], rank: Rank) -> PromptRules:
         params, num_blocks = self._params, view.ledger.num_blocks
         limit = params.kv_cache_utilization_limit
         gate = None
-        if params.overflow:
+        if params.overflow and view.waiting:
             gate = PeakGate(self.lengths, view.running, num_blocks * view.ledger.block_size * limit, params.overflow)
         return PromptRules(
             rank=rank,
             counters=self.counters,
             gate=gate,
-            underway=PrefixesUnderway(filter(is_prefilling, view.running), view.ledger.block_size)
-            if params.prefix_wait
-            else None,
+            underway=PrefixesUnderway(prompts, view.ledger.block_size) if params.prefix_wait else None,
             short_tokens=params.short_prompt_tokens,
             chunk_cap=params.long_prefill_token_threshold,
             num_spare_blocks=int((1.0 - limit) * num_blocks),

@@ -113,8 +113,7 @@ class Headway(Policy):
 
     def plan(self, view: View) -> StepPlan:
         """Decodes, then those swapped out, then prompts under way, then new ones."""
-        params = self._params
-        plan = StepPlan()
+        params, plan = self._params, StepPlan()
         budget = Budget.of(view, params.max_num_batched_tokens, params.max_num_seqs)
         rank = ranking(view.now_s, params.age_s)
         prompts = self._decodes(view, plan, budget, rank)

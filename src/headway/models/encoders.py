@@ -51,7 +51,7 @@ def make_encoders(spec: TokenizerSpec) -> Encoders:
     """The way from text to ids. Raises BadModelFile for parts that do not fit together."""
     match spec.kind:
         case "bpe":
-            encode = _ids(_bpe(spec))
+            encode = _ids(spec, _bpe(spec))
             return Encoders(encode, encode, encode)
         case "sentencepiece":
             return _sentencepiece(spec)
@@ -59,9 +59,17 @@ def make_encoders(spec: TokenizerSpec) -> Encoders:
             return _from_json(spec)
 
 
-def _ids(backend: tokenizers.Tokenizer) -> Encode:
+def _ids(spec: TokenizerSpec, backend: tokenizers.Tokenizer) -> Encode:
     def encode(text: str) -> list[int]:
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        try:
+            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        except BaseException as error:
+            # A damaged tokenizer may make the library panic, which it tells by an exception outside of Exception.
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+                raise BadModelFile(
+                    f"{spec.origin}: the tokenizer fails: {' '.join(str(error).split())[:200]}"
+                ) from None
+            raise
         return ids
 
     return encode
@@ -115,7 +123,7 @@ def _sentencepiece(spec: TokenizerSpec) -> Encoders:
         raise BadModelFile(f"{spec.origin}: the tokenizer's tokens do not fit together: {error}") from None
     backend = tokenizers.Tokenizer(model)
     backend.add_tokens([AddedToken(text, normalized=False) for text in user_defined.values()])
-    encode = _ids(backend)
+    encode = _ids(spec, backend)
     later = partial(_blanks_encoded, encode, "")
     first = partial(_blanks_encoded, encode, BLANK) if spec.add_space_prefix else later
     return Encoders(first, first, later)
@@ -159,6 +167,6 @@ def _pre_tokenizer_steps(parts: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 def _load(spec: TokenizerSpec, parts: dict[str, Any]) -> Encode:
     try:
-        return _ids(tokenizers.Tokenizer.from_str(json.dumps(parts)))
+        return _ids(spec, tokenizers.Tokenizer.from_str(json.dumps(parts)))
     except Exception as error:  # noqa: BLE001 - the library raises nothing more specific
         raise BadModelFile(f"{spec.origin} cannot be used: {' '.join(str(error).split())[:200]}") from None

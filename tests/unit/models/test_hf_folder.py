@@ -3,10 +3,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.errors import BadModelFile
-from headway.models import HfFolder, LinearRope, Llama3Rope, load_weights, open_model
-from tests.support.families import FAMILIES, family_weights, write_folder
+from headway.models import HfFolder, LinearRope, Llama3Rope, load_weights, open_model, random_weights
+from tests.support.families import FAMILIES, config_json, family_weights, tokenizer_json, write_folder
 from tests.support.tiny_model import CHAT_TEMPLATE, named_tensors, tiny_tokenizer_spec
 
 MISTRAL_WINDOW = FAMILIES["mistral"].context_length
@@ -146,8 +148,6 @@ def test_end_tokens_are_those_of_all_files(folder):
 def test_embeddings_beyond_the_tokens_have_names(tmp_path):
     """Many models pad their embeddings; a padded id decodes to something and never fails."""
     num_tokens = len(tiny_tokenizer_spec().tokens)
-    from headway.models import random_weights
-
     padded = random_weights(dataclasses.replace(FAMILIES["qwen2"], vocab_size=num_tokens + 5), seed=1)
     write_folder(tmp_path, padded)
     opened = open_model(str(tmp_path))
@@ -244,3 +244,37 @@ class TestRefusals:
         """A config that is none."""
         (folder / "config.json").write_text(text)
         assert "config.json" in refusal(folder)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+PLACES = [
+    *[("config.json", key) for key in config_json(FAMILIES["llama3"])],
+    ("config.json", "rope_parameters"),
+    ("config.json", "sliding_window"),
+    *[("tokenizer.json", key) for key in tokenizer_json(tiny_tokenizer_spec())],
+    *[("tokenizer_config.json", key) for key in ("bos_token", "eos_token", "chat_template", "add_bos_token")],
+    ("generation_config.json", "eos_token_id"),
+]
+
+
+@given(damage=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=1, max_size=2))
+def test_any_value_anywhere_opens_or_is_refused(tmp_path_factory, damage):
+    """Whatever stands under the keys that are read leads to a model that opens or to one refusal, and nothing else."""
+    folder = tmp_path_factory.mktemp("damaged")
+    write_folder(folder, family_weights("llama3"))
+    (folder / "generation_config.json").write_text("{}")
+    for (name, key), value in damage:
+        values = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(values | {key: value}))
+    message = ""
+    try:
+        opened = open_model(str(folder))
+        assert opened.tokenizer.vocab_size == opened.file.config.vocab_size
+    except BadModelFile as error:
+        message = str(error)
+    assert "\n" not in message
+    assert len(message) < 600

@@ -41,7 +41,8 @@ class GuardSettings:
 
     `slo` has keys like `ttft_p95_ms`, `itl_p99_ms`, `queue_wait_p95_ms` and `kv_cache_utilization_max`. A promise is
     broken when it is exceeded over the last `window_s` seconds, and kept again when it has been below `slack` times
-    its limit for `recover_s`; level 2 follows when it is still broken `escalate_s` later. Prompts of more than `long_tokens` are long. `actions` are words of `ACTIONS`.
+    its limit for `recover_s`; level 2 follows when it is still broken `escalate_s` after level 1. Prompts of more than
+    `long_tokens` are long. `actions` are words of `ACTIONS`.
     """
 
     slo: Mapping[str, float] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Overload:
 
 @pytest.mark.parametrize("policy", ["vllm", "headway"])
 def test_beyond_capacity_the_promise_holds_for_what_is_let_in(policy):
-    """As much is finished as at capacity, first tokens come in about the limit of 1 s, half are predicted to a third."""
+    """As much is finished as at capacity, first tokens come in about the limit, half are predicted to a third."""
     at_capacity = Overload(policy)
     at_capacity.run(200, 8)
     over = Overload(policy, ttft_limit_ms=1000)

@@ -7,21 +7,30 @@ formulas. Start reading at `latency`.
 from headway.obs.decisions import Decisions
 from headway.obs.histogram import Histogram
 from headway.obs.latency import LatencyTracker, Lifetime
+from headway.obs.live import LiveView
 from headway.obs.load import Load
 from headway.obs.logline import TrafficLog
 from headway.obs.prometheus import CONTENT_TYPE, EngineMetrics
 from headway.obs.refusals import Refusals
 from headway.obs.tenants import TenantFigures
+from headway.obs.token_ledger import Entry, TokenLedger
+from headway.obs.watch import Watch
+from headway.obs.work import WorkFigures
 
 __all__ = [
     "CONTENT_TYPE",
     "Decisions",
     "EngineMetrics",
+    "Entry",
     "Histogram",
     "LatencyTracker",
     "Lifetime",
+    "LiveView",
     "Load",
     "Refusals",
     "TenantFigures",
+    "TokenLedger",
     "TrafficLog",
+    "Watch",
+    "WorkFigures",
 ]

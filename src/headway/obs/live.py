@@ -71,6 +71,7 @@ class LiveView:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._guests: dict[str, _Guest] = {}
+        self._leaving: dict[str, _Guest] = {}
         self._steps: deque[_Step] = deque(maxlen=NUM_STEPS)
         self._ttft: deque[tuple[float, float]] = deque(maxlen=NUM_SAMPLES)
         self._itl: deque[tuple[float, float]] = deque(maxlen=NUM_SAMPLES)
@@ -86,6 +87,7 @@ class LiveView:
         with self._lock:
             for event in events:
                 self._take(event)
+            self._leaving.clear()  # not before: the step's record stands behind the ends that it brought
 
     def picture(self, after_step: int = -1, tenant: str | None = None) -> dict[str, Any]:
         """Steps behind `after_step`, latencies of the last minute, requests inside, oldest first.
@@ -121,7 +123,8 @@ class LiveView:
                 if (guest := self._guests.get(event.request_id)) is not None:
                     guest.last_s.pop(event.seq_id, None)
             case Finished(request=request) | Rejected(request=request):
-                self._guests.pop(request.id, None)
+                if (guest := self._guests.pop(request.id, None)) is not None:
+                    self._leaving[request.id] = guest
             case _:
                 pass
 
@@ -157,9 +160,8 @@ class LiveView:
             return
         parts = []
         for seq_id, num in record.grants.items():
-            guest = self._guests.get(seq_id) or self._guests.get(seq_id.rpartition("/")[0])
-            if guest is None:  # it ended in this very step, before its record came
-                parts.append((seq_id, "", num, num > 1))
+            guest = self._guest(seq_id) or self._guest(seq_id.rpartition("/")[0])
+            if guest is None:  # it came before this listened
                 continue
             is_prompt = guest.moves[-1][1] == "prefill"
             guest.num_granted += num
@@ -172,6 +174,9 @@ class LiveView:
             parts.append((guest.request.id, guest.request.tenant, num, is_prompt or num > 1))
         seconds = record.end_s - record.start_s
         self._steps.append(_Step(record.step, seconds, record.predicted_s, record.limit, parts))
+
+    def _guest(self, name: str) -> _Guest | None:
+        return self._guests.get(name) or self._leaving.get(name)
 
     def _card(self, guest: _Guest) -> dict[str, Any]:
         request, now_s = guest.request, self._now_s

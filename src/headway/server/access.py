@@ -16,7 +16,8 @@ from headway.server.config import ServerConfig
 from headway.server.faults import Unauthorized, fault_of
 from headway.tenancy import OPEN_TENANT, House, Tenant
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/ui"})
+"""The live page itself shows nothing: what it draws comes from `/ui/feed`, which asks for a key as `/metrics` does."""
 
 _CALLER = "headway.caller"
 _NOBODY = Tenant(name=OPEN_TENANT, models=frozenset())
@@ -48,9 +49,9 @@ def caller_of(scope: Scope) -> Caller:
 class Access:
     """Lets in those who show a key that is enough for the path, and notes who they are.
 
-    401 without a valid key, 403 where a valid one is not enough. `/health` and `/ready` are everybody's; `/metrics`
-    and `/ui` need what `metrics_access` says; `/admin` needs an admin. Where no key of any kind is configured, callers
-    on this machine are admins; but no page of a browser is, wherever it came from.
+    401 without a valid key, 403 where a valid one is not enough. `/health`, `/ready` and the empty page `/ui` are
+    everybody's; `/metrics` and `/ui/feed` need what `metrics_access` says; `/admin` needs an admin. Where no key of any
+    kind is configured, callers on this machine are admins; but no page of a browser is, wherever it came from.
     """
 
     def __init__(self, app: ASGIApp, *, house: House, config: ServerConfig) -> None:

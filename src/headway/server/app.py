@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import headway
 from headway.errors import HeadwayError
-from headway.obs import EngineMetrics, Refusals, TenantFigures, TrafficLog
+from headway.obs import EngineMetrics, Refusals, TenantFigures, TrafficLog, Watch
 from headway.server.accounts import Accounts
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
@@ -34,7 +34,10 @@ def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | 
     metrics = EngineMetrics(served.model_names[0], engine.stats)
     metrics.include(TenantFigures(accounts.book.totals, accounts.house.num_running))
     metrics.include(Refusals(engine.stats, served.desk.refused.copy))
+    watch = Watch(engine.stats, engine.stats().block_size)
+    metrics.include(watch.work)
     engine.add_listener(metrics.on_events)
+    engine.add_listener(watch.on_events)
     engine.add_listener(accounts.book.on_events)
 
     @asynccontextmanager
@@ -55,7 +58,7 @@ def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | 
     )
     app.add_exception_handler(HeadwayError, _answer)
     app.add_exception_handler(HTTPException, _answer)
-    for router in all_routes(served, metrics):
+    for router in all_routes(served, metrics, watch):
         app.include_router(router)
     return app
 

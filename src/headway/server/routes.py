@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.obs import EngineMetrics
+from headway.obs import EngineMetrics, Watch
+from headway.server.feed import Feed
 from headway.server.routes_admin import admin_routes, request_routes, step_routes
 from headway.server.routes_chat import chat_routes
 from headway.server.routes_completions import completion_routes
 from headway.server.routes_models import model_routes, token_routes
 from headway.server.routes_status import figure_routes, probe_routes
 from headway.server.routes_tenants import tenant_routes
+from headway.server.routes_ui import ui_routes
 from headway.server.served import Served
 
 
-def all_routes(served: Served, metrics: EngineMetrics) -> list[APIRouter]:
+def all_routes(served: Served, metrics: EngineMetrics, watch: Watch) -> list[APIRouter]:
     """Routers bound to one engine, in the order in which `/docs` shows them."""
     return [
         chat_routes(served),
@@ -27,4 +29,5 @@ def all_routes(served: Served, metrics: EngineMetrics) -> list[APIRouter]:
         admin_routes(served),
         request_routes(served),
         step_routes(served),
+        ui_routes(Feed(served, watch)),
     ]

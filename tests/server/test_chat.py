@@ -127,6 +127,7 @@ async def test_messages_must_be_a_list_of_objects(client, messages):
 async def test_template_variables_pass_but_not_ours(client, engine):
     """chat_template_kwargs reach the template; those that the server sets are refused; its own refusal is a 400."""
     await chat(client, chat_template_kwargs={"enable_thinking": False})
+    await chat(client, chat_template_kwargs={"self": 1})
     assert (await refuse(client, chat_template_kwargs={"messages": []}))["param"] == "chat_template_kwargs.messages"
     assert (await refuse(client, chat_template_kwargs={"a b": 1}))["param"] == "chat_template_kwargs"
     error = await refuse(client, chat_template_kwargs={"fail": True})

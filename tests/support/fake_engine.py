@@ -149,7 +149,7 @@ class FakeEngine:
     def encode(self, text):
         return self.tokenizer.encode_text(text)
 
-    def chat_ids(self, messages, **variables):
+    def chat_ids(self, messages, /, **variables):
         if variables.get("fail"):
             raise InvalidRequest("the chat template refuses: no", param="messages")
         text = "".join(f"<{message['role']}>{message['content']}" for message in messages)

@@ -108,7 +108,7 @@ class AsyncLLM:
         """Prompt ids of a text: BOS once where the model wants it; special tokens in the text stay text."""
         return self.engine.tokenizer.encode_prompt(text)
 
-    def chat_ids(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> list[int]:  # noqa: ANN401  # template variables
+    def chat_ids(self, messages: Sequence[Mapping[str, Any]], /, **variables: Any) -> list[int]:  # noqa: ANN401  # template variables
         """Prompt ids of a conversation under the model's chat template. Raises `InvalidRequest`."""
         return self.engine.prompts.encode(messages, **variables)
 

@@ -32,7 +32,7 @@ class ChatPrompts:
         self.tokenizer, self.template = tokenizer, template
         self._marker = _Marker(tokenizer.control_texts)
 
-    def encode(self, messages: Sequence[Message], **variables: Json) -> list[int]:
+    def encode(self, messages: Sequence[Message], /, **variables: Json) -> list[int]:
         """Ids of the rendered conversation; control ids come from the template alone. Raises InvalidRequest."""
         texts = [text for value in (messages, variables) for text in _texts(value)]
         if not any(map(self._marker.touches, texts)):

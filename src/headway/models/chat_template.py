@@ -46,7 +46,7 @@ class ChatTemplate:
             line = f" (line {error.lineno})" if isinstance(error, TemplateSyntaxError) else ""
             self.problem = f"this model's chat template does not compile{line}: {_one_line(error)}"
 
-    def render(self, messages: Sequence[Message], **variables: Json) -> str:
+    def render(self, messages: Sequence[Message], /, **variables: Json) -> str:
         """The prompt for a conversation, ending where the assistant's turn begins.
 
         `variables` are the template's own (`add_generation_prompt`, true unless given; `tools`, ...). Raises

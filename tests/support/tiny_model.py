@@ -80,14 +80,19 @@ def write_gguf(
 ) -> None:
     """Writes tensors under their names with the tiny tokenizer; into parts of so many tensors where that is not 0."""
     writer = gguf.GGUFWriter(path, config.architecture, split_max_tensors=split_max_tensors)
-    for key, value in (_metadata(config) | (metadata or {})).items():
-        _add(writer, key, value)
+    write_metadata(writer, config, metadata)
     for name, array in tensors.items():
         _add_tensor(writer, name, array, gguf.GGMLQuantizationType[kind if array.ndim == 2 else "F32"])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def write_metadata(writer: gguf.GGUFWriter, config: ModelConfig, changes: dict[str, object] | None = None) -> None:
+    """Gives a writer the config and the tiny tokenizer."""
+    for key, value in (_metadata(config) | (changes or {})).items():
+        _add(writer, key, value)
 
 
 def named_tensors(weights: LlamaWeights) -> dict[str, np.ndarray]:

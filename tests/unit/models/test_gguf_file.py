@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import BadModelFile
-from headway.models import GgufFile
+from headway.models import GgufFile, random_weights
 from headway.models.gguf_file import READABLE, dequantise
-from tests.support.tiny_model import named_tensors, tiny_config, tiny_tokenizer_spec, write_tiny_gguf
+from tests.support.tiny_model import named_tensors, tiny_config, tiny_tokenizer_spec, write_metadata, write_tiny_gguf
 
 
 def open_tiny(tmp_path, **options):
@@ -320,3 +320,28 @@ def test_the_default_model_is_the_one_we_describe(real_file):
     assert config.tied_embeddings
     assert config.quantisation == "Q4_1, Q8_0, F32"
     assert config.num_params == 134_515_008
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K"])
+def test_whole_files_of_super_blocks_load(tmp_path, kind):
+    """Matrices of the K types through a file, row by row as the library reads them; norms beside them as float32."""
+    config = tiny_config(hidden_size=256, head_dim=64, ffn_size=256)
+    stored = gguf.GGMLQuantizationType[kind]
+    rng = np.random.default_rng(2)
+    raw, writer = {}, gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    write_metadata(writer, config)
+    for name, array in named_tensors(random_weights(config, 0)).items():
+        if array.ndim == 1:
+            writer.add_tensor(name, array)
+            continue
+        # Bytes below 0x40 keep every scale a small number, whatever its place in the block.
+        raw[name] = rng.integers(0, 0x40, gguf.quants.quant_shape_to_byte_shape(array.shape, stored), np.uint8)
+        writer.add_tensor(name, raw[name], raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    file = GgufFile.open(tmp_path / "model.gguf")
+    assert file.config.quantisation == f"{kind}, F32"
+    for name, blocks in raw.items():
+        np.testing.assert_array_equal(file.tensor(name), gguf.quants.dequantize(blocks, stored))

@@ -126,24 +126,24 @@ class TokenLedger:
 
     def books(self) -> Books:
         """A copy of everything, consistent with itself."""
-        num_open: Counter[str] = Counter()
         with self._lock:
+            num_open = dict.fromkeys(self._booked, 0)
             for file in self._files.values():
                 num_open[self._label(file.request.tenant)] += sum(one.num_open for one in file.accounts.values())
             booked = {tenant: Counter(entries) for tenant, entries in self._booked.items()}
-            return Books(booked, dict(num_open), self._num_computed)
+            return Books(booked, num_open, self._num_computed)
 
     def blocks_held(self) -> dict[str, int]:
         """Blocks in the block tables of each tenant's sequences; one that several share counts for each of them."""
-        held: Counter[str] = Counter()
         with self._lock:
+            held = dict.fromkeys(self._booked, 0)
             for file in self._files.values():
                 held[self._label(file.request.tenant)] += sum(
                     -(-account.pos // self._block_size)
                     for account in file.accounts.values()
                     if account.is_on_device and account.end is None
                 )
-        return dict(held)
+        return held
 
     def check(self) -> None:
         """What was computed is what is booked and what is open, and nothing is below zero."""

@@ -1,0 +1,81 @@
+"""`headway reproduce`: a paper's ratio beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli.flags import Json
+from headway.cli.output import notices, print_json, results
+
+if TYPE_CHECKING:
+    from headway.experiments import Finding
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="An experiment, or all.", show_default=False)]
+Figures = Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures go, as NAME.svg.")]
+Document = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With all: where the document goes.", show_default="papers.md beside FOLDER"),
+]
+
+
+def reproduce(
+    name: Name,
+    *,
+    figures: Figures = Path("docs/figures"),
+    document: Document = None,
+    as_json: Json = False,
+) -> int:
+    """Run a paper's set-up in virtual time and print its ratio beside ours; `all` writes docs/papers.md."""
+    from headway.experiments import EXPERIMENTS, experiment
+
+    names = list(EXPERIMENTS) if name == "all" else [name]
+    runs = {one: experiment(one) for one in names}
+    findings = []
+    for one, run in runs.items():
+        notices().print(f"{one} …", markup=False)
+        findings.append(run())
+        _draw(findings[-1], figures)
+        if not as_json:
+            _show(findings[-1])
+    if as_json:
+        documents = [finding.to_json() for finding in findings]
+        print_json(documents if name == "all" else documents[0])
+    if name == "all":
+        _write(findings, figures, document or figures.parent / "papers.md")
+    return 0
+
+
+def _draw(finding: Finding, figures: Path) -> None:
+    from headway.report.figures import save_chart
+
+    path = figures / f"{finding.name}.svg"
+    save_chart(finding.chart, path)
+    notices().print(f"figure: {path}", markup=False)
+
+
+def _show(finding: Finding) -> None:
+    say = results()
+    say.print(f"{finding.title}\n{finding.source}\n\n{finding.setup}\n", markup=False, soft_wrap=True)
+    for table in (finding.ratio_table(), *finding.tables):
+        say.print(table.to_text() + "\n", markup=False, soft_wrap=True)
+    notes = [f"{ratio.name}: {ratio.why}" for ratio in finding.ratios if ratio.why]
+    for note in (*notes, *finding.remarks):
+        say.print(f"- {note}", markup=False, soft_wrap=True)
+    say.print()
+
+
+def _write(findings: list[Finding], figures: Path, path: Path) -> None:
+    import os
+
+    from headway.errors import BadSetting
+    from headway.experiments import papers_document
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(papers_document(findings, os.path.relpath(figures, path.parent)), encoding="utf-8")
+    except OSError as error:
+        raise BadSetting(f"cannot write {path}: {error.strerror or error}") from None
+    notices().print(f"document: {path}", markup=False)

@@ -1,6 +1,9 @@
 """headway admin and explain: command lines to requests, answers to words."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -126,3 +129,44 @@ def test_a_promise_that_is_none(text):
     """Named, with an example of one."""
     with pytest.raises(BadSetting, match="ttft_p95_ms=1500"):
         parse_slo([text])
+
+
+@pytest.mark.server
+def test_the_knobs_of_a_real_server(tiny_gguf, capsys):
+    """Settings, an answer, its explanation, draining and resuming, over a real socket; the log says who did it."""
+    flags = ["--port", "0", "--max-queued-tokens", "5000", "--slo", "ttft_p95_ms=60000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway.cli.main", "serve", str(tiny_gguf), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        while not line.startswith("serving:"):
+            assert line, "the server ended early"
+            line = process.stderr.readline()
+        url = line.split()[1]
+        assert main(["admin", "show", "--url", url, "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["max_queued_tokens"], shown["slo"]) == (5000, {"ttft_p95_ms": 60000.0})
+        for policy in ("vllm", "headway"):
+            assert main(["admin", "set", f"policy={policy}", "max_num_seqs=5", "--url", url]) == 0
+        body = {"prompt": "hi", "max_tokens": 3}
+        api = url.removesuffix("/v1") + "/v1/completions"
+        answer = httpx.post(api, json=body, headers={"x-request-id": "mine"})
+        assert answer.status_code == 200
+        assert main(["explain", answer.json()["id"], "--url", url]) == 0
+        assert "first token" in capsys.readouterr().out
+        assert main(["admin", "drain", "--url", url]) == 0
+        assert httpx.post(api, json=body).json()["error"]["code"] == "draining"
+        assert main(["admin", "resume", "--url", url]) == 0
+        assert httpx.post(api, json=body | {"deadline_ms": 0.001}).json()["error"]["code"] == "deadline"
+        assert main(["admin", "abort", "nobody", "--url", url]) == 1
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert "settings changed by the admin at 127.0.0.1: policy=headway, max_num_seqs=5" in log
+    finally:
+        process.kill()
+        process.communicate()

@@ -21,13 +21,20 @@ inline void relax() {
 #endif
 }
 
-void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+template <class T>
+void wait_while_equal(const std::atomic<T>& value, T old) {
     for (int i = 0; i < kSpins; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
         relax();
     }
     value.wait(old, std::memory_order_acquire);
 }
+
+constexpr std::uint32_t kOpen = 1u << 31;  // of the gate
+
+constexpr std::uint64_t first_ticket(std::uint32_t phase) { return static_cast<std::uint64_t>(phase) << 32; }
+constexpr std::uint32_t phase_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket >> 32); }
+constexpr std::uint32_t task_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket); }
 
 /// Rounding to nearest, denormals kept, for the life of the object: a host program that set flush-to-zero on its own
 /// thread would otherwise make that thread compute other bits than the pool's.
@@ -48,9 +55,28 @@ private:
 
 int Worker::num_threads() const { return pool_.num_threads(); }
 
-void Worker::barrier() { pool_.arrive(phase_++); }
+/// Draws a task, or waits for the phase to end and returns -1.
+int Worker::next_task(int num_tasks) {
+    std::uint64_t ticket = pool_.ticket_.load(std::memory_order_acquire);
+    while (phase_of(ticket) == phase_) {
+        if (task_of(ticket) >= static_cast<std::uint32_t>(num_tasks)) {
+            wait_while_equal(pool_.ticket_, ticket);
+            ticket = pool_.ticket_.load(std::memory_order_acquire);
+        } else if (pool_.ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+                                                       std::memory_order_acquire)) {
+            return static_cast<int>(task_of(ticket));
+        }
+    }
+    return -1;
+}
 
-int Worker::next_task() { return pool_.counters_[phase_ % 2].next.fetch_add(1, std::memory_order_relaxed); }
+/// The thread that ends a phase's last task opens the next phase.
+void Worker::finish_task(int num_tasks) {
+    if (pool_.num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 < static_cast<std::uint32_t>(num_tasks)) return;
+    pool_.num_done_.store(0, std::memory_order_relaxed);
+    pool_.ticket_.store(first_ticket(phase_ + 1), std::memory_order_release);
+    pool_.ticket_.notify_all();
+}
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
     if (num_threads < 1 || num_threads > kMaxThreads) {
@@ -79,40 +105,49 @@ void ThreadPool::stop() {
 void ThreadPool::start(Job job, void* context) {
     job_ = job;
     context_ = context;
-    counters_[0].next.store(0, std::memory_order_relaxed);
+    first_phase_ = phase_of(ticket_.load(std::memory_order_relaxed));
+    gate_.store(kOpen | 1u, std::memory_order_release);
     job_number_.fetch_add(1, std::memory_order_release);
     job_number_.notify_all();
     work(0);
+    gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
+    leave();
+    // Threads still inside only pass by phases that are over; the job's data must outlive them.
+    for (std::uint32_t inside = gate_.load(std::memory_order_acquire); inside != 0;
+         inside = gate_.load(std::memory_order_acquire)) {
+        wait_while_equal(gate_, inside);
+    }
+}
+
+bool ThreadPool::enter() {
+    std::uint32_t gate = gate_.load(std::memory_order_relaxed);
+    while ((gate & kOpen) != 0) {
+        if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel, std::memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+void ThreadPool::leave() {
+    if (gate_.fetch_sub(1, std::memory_order_acq_rel) == 1) gate_.notify_all();
 }
 
 void ThreadPool::loop(int index) {
     std::uint32_t seen = 0;
     for (;;) {
         wait_while_equal(job_number_, seen);
-        ++seen;
+        seen = job_number_.load(std::memory_order_acquire);
         if (stopping_) return;
+        if (!enter()) continue;
         work(index);
+        leave();
     }
 }
 
 void ThreadPool::work(int index) {
     DefaultRounding rounding;
-    Worker worker(*this, index);
+    Worker worker(*this, index, first_phase_);
     job_(context_, worker);
-    worker.barrier();
-}
-
-void ThreadPool::arrive(unsigned phase) {
-    const std::uint32_t number = barrier_number_.load(std::memory_order_relaxed);
-    if (num_arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < num_threads_) {
-        wait_while_equal(barrier_number_, number);
-        return;
-    }
-    // The last to arrive. Nobody draws from the other counter: all have left the phase that used it.
-    counters_[(phase + 1) % 2].next.store(0, std::memory_order_relaxed);
-    num_arrived_.store(0, std::memory_order_relaxed);
-    barrier_number_.store(number + 1, std::memory_order_release);
-    barrier_number_.notify_all();
 }
 
 }  // namespace headway

@@ -1,4 +1,4 @@
-// Threads that run one function together, with barriers inside it.
+// Threads that run one function together, in phases of small tasks.
 #pragma once
 
 #include <atomic>
@@ -10,30 +10,34 @@ namespace headway {
 
 class ThreadPool;
 
-/// What one thread of a running job sees: its index, the barrier, and tasks handed out one at a time.
+/// What one thread of a running job sees: its index, and tasks handed out one at a time.
 class Worker {
 public:
-    Worker(ThreadPool& pool, int index) : pool_(pool), index_(index) {}
+    Worker(ThreadPool& pool, int index, std::uint32_t phase) : pool_(pool), index_(index), phase_(phase) {}
 
     int index() const { return index_; }
     int num_threads() const;
 
-    /// Returns once every thread of the job has arrived; what they wrote before is visible after.
-    void barrier();
-
-    /// Calls fn(i) for each i in [0, num_tasks), on whichever thread is free, then waits for all of them.
-    /// Every thread of the job must call it with the same num_tasks.
+    /// A phase: calls fn(i) for each i in [0, num_tasks), on whichever thread is free, and returns when all are done;
+    /// what they wrote is visible then. Every thread of the job goes through the same phases with the same num_tasks.
+    /// A phase ends with its last task and does not wait for threads: one that the system has put aside holds nobody
+    /// up, and passes by the phases it has missed when it comes back.
     template <class Fn>
     void for_each(int num_tasks, Fn&& fn) {
-        for (int i = next_task(); i < num_tasks; i = next_task()) fn(i);
-        barrier();
+        if (num_tasks <= 0) return;
+        for (int i = next_task(num_tasks); i >= 0; i = next_task(num_tasks)) {
+            fn(i);
+            finish_task(num_tasks);
+        }
+        ++phase_;
     }
 
 private:
-    int next_task();
+    int next_task(int num_tasks);
+    void finish_task(int num_tasks);
     ThreadPool& pool_;
     int index_;
-    unsigned phase_ = 0;
+    std::uint32_t phase_;
 };
 
 /// A fixed number of threads, the caller being the first. They spin for a moment between jobs, then sleep.
@@ -49,7 +53,8 @@ public:
 
     int num_threads() const { return num_threads_; }
 
-    /// Runs fn(Worker&) on every thread and returns when all have ended. fn must not throw.
+    /// Runs fn(Worker&) on the caller and on every thread that comes in time, and returns when all of them have ended.
+    /// fn must do its work in phases and must not throw. One job at a time.
     template <class Fn>
     void run(Fn&& fn) {
         start([](void* context, Worker& worker) { (*static_cast<Fn*>(context))(worker); }, &fn);
@@ -62,22 +67,21 @@ private:
     void start(Job job, void* context);
     void loop(int index);
     void work(int index);
+    bool enter();
+    void leave();
     void stop();
-    void arrive(unsigned phase);
 
     // Each on its own cache line: one is polled while others are written.
     alignas(64) std::atomic<std::uint32_t> job_number_{0};
-    alignas(64) std::atomic<std::uint32_t> barrier_number_{0};
-    alignas(64) std::atomic<int> num_arrived_{0};
-    struct alignas(64) Counter {
-        std::atomic<int> next{0};
-    };
-    Counter counters_[2];  // one for the phase that runs, one made ready for the next
+    alignas(64) std::atomic<std::uint64_t> ticket_{0};    // the phase that runs, and its next task
+    alignas(64) std::atomic<std::uint32_t> num_done_{0};  // tasks of that phase
+    alignas(64) std::atomic<std::uint32_t> gate_{0};      // threads inside the job, and whether more may enter
 
-    int num_threads_;
+    alignas(64) int num_threads_;
     bool stopping_ = false;
     Job job_ = nullptr;
     void* context_ = nullptr;
+    std::uint32_t first_phase_ = 0;
     std::vector<std::thread> threads_;
 };
 

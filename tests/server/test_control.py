@@ -239,6 +239,7 @@ async def test_a_hung_step_fails_the_liveness_probe(bench):
     it.engine.clock.advance(6.0)
     assert (await it.client.get("/health")).status_code == 503
     assert (await it.ask()).status_code == 503
+    await it.admin("PATCH", "config", 503, json={"max_num_seqs": 3})
     it.gate.open_for_good()
     await asking
     assert (await it.client.get("/health")).status_code == 200

@@ -152,7 +152,7 @@ class AsyncLLM:
 
     def begin_drain(self) -> None:
         """Take no new requests; those in the engine go on."""
-        self.control.is_draining = True
+        self.control.is_leaving = True
 
     async def drained(self, timeout_s: float) -> bool:
         """Wait until all requests ended; False when some are left at the time-out."""
@@ -168,7 +168,7 @@ class AsyncLLM:
 
         The executor stays open, for another engine over the same model.
         """
-        self.control.is_draining = True
+        self.control.is_leaving = True
         self._loop.send(Quit())
         await asyncio.to_thread(self._loop.join)
 

@@ -45,7 +45,8 @@ class Control:
         self.admission = Admission(guarding.limits, engine.limits.num_kv_tokens, guardrails)
         self.decisions = Decisions()
         self._tally = Tally()
-        self.is_draining = False
+        self.is_leaving = self._is_drained = False
+        self._turning = asyncio.Lock()
         self._take_on(guarding.limits)
         for listener in (
             self.admission.backlog.on_events,
@@ -72,6 +73,11 @@ class Control:
             guardrail_level=admission.guardrails.level,
         )
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether nobody new is taken: for now, or for good because the server is leaving."""
+        return self.is_leaving or self._is_drained
+
     def settings(self) -> dict[str, Any]:
         """Every knob with its value."""
         return shown(self._engine.config, self.admission.limits, self.admission.guardrails.settings)
@@ -81,19 +87,20 @@ class Control:
 
         Raises `BadSetting` and changes nothing where one value, or all together, cannot be.
         """
-        change = changed(patch, self._engine, self.admission.limits, self.admission.guardrails.settings)
-        if change.policy is not None:
-            policy = change.policy
+        async with self._turning:
+            change = changed(patch, self._engine, self.admission.limits, self.admission.guardrails.settings)
+            if change.policy is not None:
+                policy = change.policy
 
-            def swap(core: EngineCore) -> None:
-                change.require_room(core)
-                core.change_policy(policy, change.config.policy)
+                def swap(core: EngineCore) -> None:
+                    change.require_room(core)
+                    core.change_policy(policy, change.config.policy)
 
-            await self._between_steps(swap)
-        self._engine.config, self._engine.limits = change.config, change.engine_limits
-        self._engine.door.limits = change.engine_limits
-        self.admission.guardrails.change(change.guards)
-        self._take_on(change.limits)
+                await self._between_steps(swap)
+            self._engine.config, self._engine.limits = change.config, change.engine_limits
+            self._engine.door.limits = change.engine_limits
+            self.admission.guardrails.change(change.guards)
+            self._take_on(change.limits)
         log.warning("settings changed by %s: %s", who, ", ".join(f"{key}={value}" for key, value in patch.items()))
         return self.settings()
 
@@ -101,7 +108,7 @@ class Control:
         """Take no new requests, of one tenant or of anybody; those inside go on."""
         log.warning("%s drains %s", who, "the server" if tenant is None else f"tenant {tenant!r}")
         if tenant is None:
-            self.is_draining = True
+            self._is_drained = True
         else:
             self.admission.drained.add(tenant)
 
@@ -109,7 +116,7 @@ class Control:
         """Take new requests again."""
         log.warning("%s resumes %s", who, "the server" if tenant is None else f"tenant {tenant!r}")
         if tenant is None:
-            self.is_draining = False
+            self._is_drained = False
         else:
             self.admission.drained.discard(tenant)
 

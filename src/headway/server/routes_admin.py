@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 
-from headway.errors import BadSetting, InvalidRequest
+from headway.engine import Control
+from headway.errors import BadSetting, InvalidRequest, Overloaded
 from headway.server.access import caller_of
 from headway.server.body import read_json
 from headway.server.served import Served
@@ -33,7 +34,7 @@ def admin_routes(served: Served) -> APIRouter:
         """Change several settings at once, between two steps: all of them, or none and a 400 that says why."""
         patch = await _body(request, served.config.max_body_bytes)
         try:
-            return await engine.control.change(patch, _who(request))
+            return await _living(served).change(patch, _who(request))
         except BadSetting as error:
             raise InvalidRequest(str(error)) from None
 
@@ -54,7 +55,7 @@ def admin_routes(served: Served) -> APIRouter:
     @router.post("/admin/cache/reset")
     async def reset_cache(request: Request) -> dict[str, int]:
         """Forget every cached prefix that no request uses now."""
-        return {"num_blocks": await engine.control.reset_cache(_who(request))}
+        return {"num_blocks": await _living(served).reset_cache(_who(request))}
 
     return router
 
@@ -108,6 +109,13 @@ def step_routes(served: Served) -> APIRouter:
         }
 
     return router
+
+
+def _living(served: Served) -> Control:
+    """The controls. Raises where nothing would come of a change: it waits for the step under way, and that for ever."""
+    if not served.engine.is_alive:
+        raise Overloaded("the engine has stopped, or a step of it hangs; nothing was changed", retry_after_s=5.0)
+    return served.engine.control
 
 
 async def _tenant_in(request: Request, served: Served) -> str | None:

@@ -44,7 +44,7 @@ def test_float32_equals_the_reference(tmp_path, weights, kernel_set):
     """From a folder and from a GGUF file, whose features turn in other pairs: within 1e-4."""
     write_folder(tmp_path, weights)
     write_family_gguf(tmp_path / "model.gguf", weights)
-    options = {"weights": "float32", "kv_dtype": "float32", "kernel_set": kernel_set}
+    options = {"weights": "float32", "kv_dtype": "float32", "kernels": kernel_set}
     assert relative_error(HfFolder.open(tmp_path), **options) < 1e-4
     assert relative_error(GgufFile.open(tmp_path / "model.gguf"), **options) < 1e-4
 
@@ -54,7 +54,7 @@ def test_float32_equals_the_reference(tmp_path, weights, kernel_set):
 def test_int8_is_near_the_reference(tmp_path, weights, kernel_set, kv_dtype):
     """A rotation and a rounding away: a few per cent on random weights."""
     write_folder(tmp_path, weights)
-    assert relative_error(HfFolder.open(tmp_path), weights="int8", kv_dtype=kv_dtype, kernel_set=kernel_set) < 0.08
+    assert relative_error(HfFolder.open(tmp_path), weights="int8", kv_dtype=kv_dtype, kernels=kernel_set) < 0.08
 
 
 @pytest.mark.parametrize("form", ["int8", "float32"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,7 @@ class Decisions:
         self._num_stories = num_stories
         self._predicted: dict[str, float] = {}
         self._admitted: list[str] = []
+        self._record: StepRecord | None = None
 
     def predict(self, request_id: str, ttft_s: float | None) -> None:
         """Note what was predicted when a request came; before it is submitted."""
@@ -77,9 +78,10 @@ class Decisions:
             with self._lock:
                 self._predicted[request_id] = ttft_s
 
-    def on_events(self, events: Iterable[Event]) -> None:
+    def on_events(self, events: Sequence[Event]) -> None:
         """Follow what happens; called in the engine's thread."""
         with self._lock:
+            self._record = events[-1] if events and isinstance(events[-1], StepRecord) else None
             for event in events:
                 self._take(event)
 
@@ -113,13 +115,20 @@ class Decisions:
                 if isinstance(event, Admitted):
                     self._admitted.append(name)
                 if (story := self._living.get(name)) is not None:
-                    story.moved(event)
+                    story.moved(event, self._why(event))
             case StepRecord():
                 self._add_step(event)
             case Finished(request=request) | Rejected(request=request):
                 self._end(request, event)
             case _:
                 pass
+
+    def _why(self, event: Event) -> str:
+        """Why a sequence was preempted: between steps that happens when the policy is changed."""
+        if self._record is None:
+            return "policy change"
+        is_short = getattr(event, "price_s", None) is not None or self._record.limit is Hold.KV
+        return "memory" if is_short else "policy"
 
     def _add_step(self, record: StepRecord) -> None:
         admitted, self._admitted = tuple(self._admitted), []

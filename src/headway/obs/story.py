@@ -30,13 +30,13 @@ class Story:
             self._first_s = at_s
             self._note(at_s, "first token")
 
-    def moved(self, event: Admitted | Preempted | Resumed) -> None:
-        """It came onto the device, or left it."""
+    def moved(self, event: Admitted | Preempted | Resumed, why: str) -> None:
+        """It came onto the device, or left it; `why` is about the latter."""
         at_s = event.at_s
         match event:
             case Preempted(method=method, price_s=price_s):
                 price = {} if price_s is None else {"price_s": round(price_s, 6)}
-                self._note(at_s, "preempted", method=method.value, why="memory", **price)
+                self._note(at_s, "preempted", method=method.value, why=why, **price)
                 self._wait_from(at_s)
             case Admitted(num_cached=num_cached, is_first=is_first):
                 self._num_cached = num_cached if is_first else self._num_cached

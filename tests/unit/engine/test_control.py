@@ -157,3 +157,28 @@ async def test_aborting_by_the_clients_name(gated):
         assert llm.control.abort("yours", "a test") == []
         gate.open_for_good()
         assert (await reader)[-1].finish_reason is FinishReason.ABORT
+
+
+async def test_a_preemption_is_explained(gated):
+    """By the change of policy that caused it; by memory, and at what price, where that was short."""
+    engine, gate = gated
+    async with AsyncLLM(engine=engine) as llm:
+        reader = asyncio.create_task(read(llm.submit([5] * 9, PARAMS, request_id="one")))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        changing = asyncio.create_task(llm.control.change({"policy": "sarathi"}, "a test"))
+        await asyncio.sleep(0)
+        gate.open_for_good()
+        await asyncio.gather(changing, reader)
+        (story,) = llm.control.decisions.find("one")
+        assert [move["why"] for move in story["time_line"] if move["what"] == "preempted"] == ["policy change"]
+    async with AsyncLLM(
+        engine=simulated_engine(policy="headway", policy_settings={"overflow": "0"}, num_blocks=16)
+    ) as llm:
+        params = SamplingParams(temperature=0.0, max_tokens=45, ignore_eos=True)
+        streams = [llm.submit([5 + at] * 9, params, request_id=f"r{at}") for at in range(4)]
+        await asyncio.gather(*map(read, streams))
+        assert llm.stats().num_preemptions
+        moves = [move for at in range(4) for move in llm.control.decisions.find(f"r{at}")[0]["time_line"]]
+        preempted = [move for move in moves if move["what"] == "preempted"]
+        assert {move["why"] for move in preempted} == {"memory"}
+        assert all(move["price_s"] >= 0 for move in preempted)

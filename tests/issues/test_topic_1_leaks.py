@@ -103,6 +103,29 @@ def test_every_exit_from_every_state(state, how, prefix_cache):
         assert trial.endings["x"].reason is FinishReason.ABORT
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_ends_while_batches_are_on_their_way(seed):
+    """PUBLIC_ISSUES 1.7, 14.3: with three batches in flight, aborts and faults meet what is being computed."""
+    Storm(seed, policy="orca", settings={"num_workers": "3"}, in_flight=3).run(num_moves=70)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_an_abort_in_flight_counts_once(is_broken):
+    """PUBLIC_ISSUES 2.13: aborted twice while it is computed, and that step may break: it ends once."""
+    trial = Trial(
+        policy="orca",
+        policy_settings={"num_workers": "2"},
+        in_flight=2,
+        fault=lambda batch: ExecutorFault("broken") if is_broken else None,
+    )
+    trial.submit("x", 8, 4)
+    trial.step()
+    assert trial.core.scheduler.queues.running[0].num_in_flight
+    trial.abort("x")
+    trial.finish()
+    assert trial.endings["x"].reason is FinishReason.ABORT
+
+
 def test_a_turn_beyond_the_limit_leaves_the_conversation_alone():
     """PUBLIC_ISSUES 1.8: after a turn that is too long, the last good one finds what it found before."""
     trial = Trial(num_blocks=64, max_model_len=100)

@@ -2,6 +2,8 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from headway.core import FinishReason, Logprobs, StepResult, Token
 from headway.errors import ExecutorFault
@@ -29,12 +31,13 @@ class WitnessExecutor:
     A step that `fault(batch)` makes fail has spoilt all slots that it was to write. Steps last 10 ms.
     """
 
-    def __init__(self, inner, clock, vocab_size, fault=lambda batch: None):
-        self._inner, self._clock, self._vocab_size, self._fault = inner, clock, vocab_size, fault
+    def __init__(self, inner, fault, in_flight):
+        self._clock, self._vocab_size, self._fault = inner._clock, inner._vocab_size, fault
+        self._capacity = replace(inner.capacity(), in_flight=in_flight)
         self.device, self.host = {}, {}
 
     def capacity(self):
-        return self._inner.capacity()
+        return self._capacity
 
     def launch(self, batch):
         self.swap_out(batch.swap_out)
@@ -126,17 +129,10 @@ def solo_scores(request):
     return tuple(scores)
 
 
-def witness_engine(*, fault=lambda batch: None, **settings):
+def witness_engine(*, fault=lambda batch: None, in_flight=1, **settings):
     """An engine over a `WitnessExecutor`; settings are those of `simulated_engine`."""
-    made = []
-
-    def wrap(inner):
-        made.append(inner)
-        return inner
-
-    engine = simulated_engine(wrap=wrap, **{"policy": "vllm", **settings})
-    engine.core.executor = WitnessExecutor(made[0], engine.clock, engine.model.vocab_size, fault)
-    return engine
+    wrap = partial(WitnessExecutor, fault=fault, in_flight=in_flight)
+    return simulated_engine(wrap=wrap, **{"policy": "vllm", **settings})
 
 
 def check_tokens(request, choice, tokens, reason, vocab_size):

@@ -76,9 +76,9 @@ class Scheduler:
         for seq in [seq for seq in family.members if seq.place is not Place.GONE]:
             if seq.place is not Place.ENDED:
                 self._end(seq, reason, now_s)
-            if seq.num_in_flight:
-                self._aborted_in_flight.append(seq)
-            else:
+                if seq.num_in_flight:
+                    self._aborted_in_flight.append(seq)
+            if not seq.num_in_flight:
                 self._let_go(seq, now_s)
         self._release_ended(now_s)  # a batch that is returned as one may have waited for nobody else
         return True
@@ -241,7 +241,7 @@ class Scheduler:
 
     def _release_ended(self, now_s: float) -> None:
         for seq in self._aborted_in_flight:
-            if not seq.num_in_flight:
+            if not seq.num_in_flight and seq.place is not Place.GONE:  # a fault may have freed it already
                 self._let_go(seq, now_s)
         self._aborted_in_flight = [seq for seq in self._aborted_in_flight if seq.num_in_flight]
         if self.queues.ended:

@@ -22,7 +22,15 @@ BAD_INPUT = 2
 FAILED = 1
 
 COMMANDS = (
-    *("serve", "chat", "complete", "generate", "policies", "tape", "usage", "explain", "reproduce"),
+    "serve",
+    "chat",
+    "complete",
+    "generate",
+    "policies",
+    "tape",
+    "usage",
+    "explain",
+    "reproduce",
     "collect_env",
 )
 """Modules of this package with a function of the same name: a command. Groups and wrappers are added below."""

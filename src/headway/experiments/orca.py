@@ -58,8 +58,8 @@ def reproduce() -> Finding:
         chart=_chart(orca, static, PAPER_TIGHTNESS * single_s),
         remarks=[
             (
-                "The ratio says as much about the limit as about the schedulers: just above the time of a single token a "
-                "static engine must stay almost idle, so that a slower engine loses far more than its slowness."
+                "The ratio says as much about the limit as about the schedulers: just above the time of a single token "
+                "a static engine must stay almost idle, so that a slower engine loses far more than its slowness."
             ),
             (
                 "The point is steep: with 120 other draws the three ratios were 12.9, 24.7 and 45.1. What holds is the "

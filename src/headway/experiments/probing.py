@@ -32,7 +32,7 @@ class RateCurve:
         """The highest rate at which the figure is at most `limit`; it grows with the rate.
 
         Doubles or halves from `start`, then bisects until the ends are a factor `precision` apart. 0 where even
-        2⁻⁸ · `start` is too much.
+        2⁻⁸ · `start` is too much, 2⁸ · `start` where even that is not: then there were too few requests to wait.
         """
         low, high = 0.0, math.inf
         rate = start
@@ -41,7 +41,7 @@ class RateCurve:
                 low = max(low, rate)
             else:
                 high = min(high, rate)
-            if high / precision <= low or high < start / 256:
+            if high / precision <= low or not start / 256 <= rate <= start * 256:
                 break
             rate = math.sqrt(low * high) if low and high < math.inf else (low * 2 or high / 2)
         return low

@@ -13,7 +13,9 @@ from headway.experiments.finding import Finding
 EXPERIMENTS = {
     "static": "headway.experiments.request_level",
     "orca": "headway.experiments.orca",
+    "vllm": "headway.experiments.paged",
     "sarathi-serve": "headway.experiments.stall_free",
+    "vtc": "headway.experiments.fairness",
 }
 """In the order of the document. Each module has a function `reproduce() -> Finding`."""
 

@@ -23,7 +23,9 @@ def make_bench() -> typer.Typer:
     """The sub-commands. They know a workload's fields, whose libraries other commands need not wait for."""
     from headway.cli.bench_capacity import capacity
     from headway.cli.bench_compare import compare
+    from headway.cli.bench_isolation import isolation
     from headway.cli.bench_offline import offline
+    from headway.cli.bench_overload import overload
     from headway.cli.bench_policies import policies
     from headway.cli.bench_serve import serve
     from headway.cli.workload_flags import with_workload
@@ -38,5 +40,7 @@ def make_bench() -> typer.Typer:
     for name, command in (("serve", serve), ("offline", offline), ("capacity", capacity)):
         app.command(name)(with_workload(command))
     app.command()(policies)
+    app.command()(isolation)
+    app.command()(overload)
     app.command()(compare)
     return app

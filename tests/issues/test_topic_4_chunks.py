@@ -77,6 +77,17 @@ def test_a_scored_prompt_is_computed_whole_again():
     assert trial.scores["second"] == trial.scores["first"]
 
 
+def test_prompts_that_are_scored_do_not_wait_for_each_other():
+    """PUBLIC_ISSUES 4.8: who never reads the cache gains nothing by waiting for a prefix: eight take one step."""
+    trial = Trial(policy="headway", num_blocks=200, max_num_batched_tokens=512)
+    prefix = own_ids("prefix", 32)
+    for at in range(8):
+        trial.submit(f"r{at}", [*prefix, *own_ids(f"r{at}", 8)], 1, prompt_logprobs=0)
+    trial.step()
+    assert len(trial.steps[-1].grants) == 8
+    trial.finish()
+
+
 def test_greedy_text_does_not_depend_on_chunks(tiny):
     """PUBLIC_ISSUES 4.10: 20 prompts on a float32 model, in chunks of 16, of 64 and whole: the same tokens."""
     rng = random.Random(5)

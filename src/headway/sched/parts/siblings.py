@@ -27,8 +27,11 @@ class PrefixesUnderway:
             self._by_first[self._key(seq)].append(seq)
 
     def covers(self, seq: Sequence, num_cached: int) -> bool:
-        """Whether somebody else is computing whole blocks that `seq` will need and the cache lacks."""
-        if seq.num_prompt <= self._size or not self._by_first:
+        """Whether somebody else is computing whole blocks that `seq` will need and the cache lacks.
+
+        Never for a request that wants its prompt scored: it computes every row itself.
+        """
+        if seq.num_prompt <= self._size or not self._by_first or seq.request.params.prompt_logprobs is not None:
             return False
         for other in self._by_first.get(self._key(seq), ()):
             most = min(seq.num_tokens - 1, other.num_prompt) // self._size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +16,11 @@ from headway.cli.values import parse_origins, parse_settings
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
+    from headway.core import Event
     from headway.engine import EngineConfig, Guarding
     from headway.server import ServerConfig
+
+    OnEvents = Callable[[list[Event]], None]
 
 _PANEL = "Server"
 _LEVELS = ("debug", "info", "warning", "error")
@@ -98,6 +103,21 @@ KeepAlive = Annotated[
     ),
 ]
 LogLevel = Annotated[str, typer.Option(metavar="|".join(_LEVELS), help="What to log.", rich_help_panel=_PANEL)]
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write each request's times and lengths there, no text: a workload for simulate and bench.",
+        show_default="nothing is recorded",
+        rich_help_panel=_PANEL,
+    ),
+]
+RecordSize = Annotated[
+    int,
+    typer.Option(
+        help="Most MB in FILE and as many in FILE.1, the part before it.", rich_help_panel=_PANEL, min=1, max=1 << 20
+    ),
+]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every HTTP request.", rich_help_panel=_PANEL)]
 
 
@@ -141,6 +161,8 @@ def serve(
     keep_alive_s: KeepAlive = 15.0,
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
+    record: Record = None,
+    record_max_mb: RecordSize = 64,
     guarding: object,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API, with continuous batching."""
@@ -149,10 +171,27 @@ def serve(
 
 def _serve(given: dict[str, Any]) -> None:
     _log_to_stderr(given["log_level"])
-    _run(*_configs(given), given["guarding"])
+    configs = _configs(given)
+    with _recording(given) as record:
+        _run(*configs, given["guarding"], record)
 
 
-def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding) -> None:
+@contextmanager
+def _recording(given: dict[str, Any]) -> Iterator[OnEvents | None]:
+    """Who writes requests down, if anybody: known before the model is loaded, closed when all is over."""
+    if given["record"] is None:
+        yield None
+        return
+    from headway.obs import Recorder
+
+    recorder = Recorder(given["record"], max_bytes=given["record_max_mb"] << 20)
+    try:
+        yield recorder.on_events
+    finally:
+        recorder.close()
+
+
+def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding, record: OnEvents | None) -> None:
     """Take the port, then load the model, then serve: a port that is taken costs nobody the wait."""
     from headway.cli import summary
     from headway.engine import AsyncLLM
@@ -164,6 +203,8 @@ def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding) -> None
     with bind(server) as listener:
         with summary.LoadingBar() as bar:
             llm = AsyncLLM.from_config(engine, bar.show, guarding)
+        if record is not None:
+            llm.add_listener(record)
         names = server.served_model_names or (llm.model_name,)
         serve_http(
             llm, server, listener=listener, on_ready=lambda url: summary.show(summary.rows(llm.engine, names, url))

@@ -62,9 +62,9 @@ def reproduce() -> Finding:
         setup=(
             f"Llama-7B on an A10G with {POOL_TOKENS:,} KV tokens, charge 1 per prompt and 2 per output token. Equal "
             f"requests: two Poisson clients of 1.5 and 3 requests/s, 256 tokens in and out, for {EQUAL_S:g} s. Short "
-            f"and long answers: client 0 sends 512 and gets 32 tokens, 8.2 times a second, client 1 sends 32 and gets 512, "
-            f"1.52 times, for {MIXED_S:g} s. Times are multiples of these seconds: in overload waits grow with them, "
-            "and the published runs took 293 to 600 s."
+            "and long answers: client 0 sends 512 and gets 32 tokens, 8.2 times a second, client 1 sends 32 and gets "
+            f"512, 1.52 times, for {MIXED_S:g} s. Times are multiples of these seconds: in overload waits grow "
+            "with them, and the published runs took 293 to 600 s."
         ),
         ratios=_ratios(equal, mixed),
         tables=[_equal_table(equal), _mixed_table(mixed), _pool_table(pools)],
@@ -214,8 +214,8 @@ def _remarks(equal: Mapping[str, list[RequestRecord]], mixed: Mapping[str, list[
     return [
         (
             f"This engine answers {rate:.3g} equal requests/s, the measured one 1.744. Of a fluid of which each client "
-            f"gets half while both wait, the small client waits {fluid_wait(rate, EQUAL[0].rate):.3g} durations here, and "
-            f"{fluid_wait(1.744, EQUAL[0].rate):.3g} there."
+            f"gets half while both wait, the small client waits {fluid_wait(rate, EQUAL[0].rate):.3g} durations here, "
+            f"and {fluid_wait(1.744, EQUAL[0].rate):.3g} there."
         ),
         f"The order of all four mean TTFTs of the short and long answers {verdict} the measured one.",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -31,7 +32,7 @@ class Deployment:
 
 
 DEPLOYMENTS = (Deployment("Mistral-7B", "Mistral-7B", 1, 0.1, 0.5), Deployment("Yi-34B", "Yi-34B", 2, 0.2, 1.0))
-SYSTEMS = {
+SYSTEMS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "vLLM": ("vllm_v0", {"mode": "prefill_first", "max_num_seqs": 128, "max_num_batched_tokens": 8192}),
     "Orca": ("orca", {"max_batch_size": 16, "reserve": "max", "max_model_len": 8192}),
     "Sarathi-Serve, 512": ("sarathi_serve", {"token_budget": 512}),
@@ -142,7 +143,7 @@ def _ratio(
 
 
 def _table(found: dict[tuple[str, str, float], float]) -> Grid:
-    rows = [
+    rows: list[Sequence[str | float]] = [
         (
             f"{site.name}, P99 ≤ {limit_s:g} s",
             *(found[site.name, name, limit_s] for name in SYSTEMS),

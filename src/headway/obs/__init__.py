@@ -11,6 +11,7 @@ from headway.obs.live import LiveView
 from headway.obs.load import Load
 from headway.obs.logline import TrafficLog
 from headway.obs.prometheus import CONTENT_TYPE, EngineMetrics
+from headway.obs.recorder import Recorder
 from headway.obs.refusals import Refusals
 from headway.obs.tenants import TenantFigures
 from headway.obs.token_ledger import Entry, TokenLedger
@@ -27,6 +28,7 @@ __all__ = [
     "Lifetime",
     "LiveView",
     "Load",
+    "Recorder",
     "Refusals",
     "TenantFigures",
     "TokenLedger",

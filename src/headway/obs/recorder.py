@@ -1,0 +1,107 @@
+"""Traffic as it was, without a word of it: one line per request, in a file that is a workload.
+
+Lengths, times, tenants and outcomes; of prompts only which blocks they shared. `headway.workload.read_trace` reads
+the file, so `simulate`, `bench` and `tune` take it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.core import Event, Rejected, Request, StepRecord
+from headway.obs.latency import LatencyTracker, Lifetime
+from headway.obs.rotating import RETRY_S, LineWriter, RotatingFile
+
+PREFIX_BLOCK = 64
+MAX_BYTES = 64 << 20
+_ID_BITS = 44
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A request that ended: its life, and how it ended."""
+
+    life: Lifetime
+    outcome: str
+
+
+class Recorder:
+    """Writes a line of JSON for each request that ended, refused ones too; a listener for the core's events.
+
+    The file and the one before it, `PATH.1`, hold at most `max_bytes` each. A disk that is full or slow costs lines
+    of the recording, never time of the engine. Equal ids of `prefix` stand for equal blocks of `PREFIX_BLOCK` tokens
+    at the prompt's start, hashed with a key that is drawn anew for each recording and kept nowhere. Raises
+    `BadSetting` when the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, retry_s: float = RETRY_S) -> None:
+        self._key = secrets.token_bytes(32)
+        self._writer = LineWriter(RotatingFile(path, max_bytes), self._line, retry_s=retry_s)
+        self._tracker = LatencyTracker(
+            on_scheduled=_pass_over, on_first=_pass_over, on_gap=_pass_over, on_end=self._ended
+        )
+
+    @property
+    def num_lost(self) -> int:
+        """Requests that are not in the file: the disk was full, or too slow."""
+        return self._writer.num_lost
+
+    def on_events(self, events: Iterable[Event]) -> None:
+        """Follow what happens; called in the engine's thread."""
+        for event in events:
+            if isinstance(event, StepRecord):
+                continue
+            if isinstance(event, Rejected):
+                self._writer.put(_End(Lifetime(event.request, event.request.arrival_s), f"refused: {event.cause}"))
+            self._tracker.on_event(event)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def _ended(self, life: Lifetime) -> None:
+        self._writer.put(_End(life, str(life.reason or "")))
+
+    def _line(self, end: _End) -> bytes:
+        """A line, made in the writer's thread."""
+        life, request = end.life, end.life.request
+        fields = {
+            "at_s": _rounded(max(0.0, life.arrival_s)),
+            "num_prompt": request.num_prompt,
+            "num_output": max((choice.num_tokens for choice in life.choices.values()), default=0),
+            "max_output": request.max_output,
+            "prefix": self._prefix(request),
+            "prefix_block": PREFIX_BLOCK,
+            "tenant": request.tenant,
+            "priority": request.priority,
+            "choices": request.params.n,
+            "outcome": end.outcome,
+            "num_cached": life.num_cached,
+            "queue_s": _rounded(life.queue_s),
+            "ttft_s": _rounded(life.ttft_s),
+            "e2e_s": _rounded(life.e2e_s),
+        }
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    def _prefix(self, request: Request) -> list[int]:
+        """An id for each whole block of the prompt, which depends on all tokens up to the block's end."""
+        chain = hashlib.blake2b(request.cache_salt.encode(), key=self._key, digest_size=8)
+        ids = []
+        for stop in range(PREFIX_BLOCK, request.num_prompt + 1, PREFIX_BLOCK):
+            for token in request.prompt_ids[stop - PREFIX_BLOCK : stop]:
+                chain.update(token.to_bytes(8, "little"))
+            ids.append(int.from_bytes(chain.digest(), "little") & ((1 << _ID_BITS) - 1))
+        return ids
+
+
+def _pass_over(_: object) -> None:
+    """Nothing to do: only ends are written."""
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)

@@ -51,14 +51,18 @@ def generate(
     threads: flags.Threads = None,
 ) -> None:
     """Complete prompts offline, all of them sharing the machine by continuous batching."""
-    given: dict[str, Any] = locals()
+    _generate(locals())
+
+
+def _generate(given: dict[str, Any]) -> None:
     tasks = _tasks(given)
+    output = given["output"]
     if output is not None and not output.resolve().parent.is_dir():
         raise BadSetting(f"--output {output}: there is no folder {output.resolve().parent}")
     from headway.engine import LLM, EngineConfig, build_engine
 
     ours = {field.name: given[field.name] for field in fields(EngineConfig) if field.name in given}
-    llm = LLM(engine=build_engine(EngineConfig(policy_settings=parse_settings(settings or ()), **ours)))
+    llm = LLM(engine=build_engine(EngineConfig(policy_settings=parse_settings(given["settings"] or ()), **ours)))
     results = [_result(task, one) for task, one in zip(tasks, run(llm, tasks), strict=True)]
     llm.close()
     _write(results, given)

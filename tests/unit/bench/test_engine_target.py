@@ -50,7 +50,7 @@ def test_answers_are_as_long_as_asked_with_the_engines_own_times(engine):
         assert request.intended_s <= request.scheduled_s <= request.first_s <= request.last_s <= request.closed_s
     assert run.server["generation_tokens"] == 26
     assert sum(step.num_prefill + step.num_decode for step in run.steps) == run.server["computed_tokens"]
-    assert run.target["policy"] == "vllm"
+    assert run.target["policy"] == "headway"
 
 
 def test_a_client_that_goes_frees_its_request(engine):

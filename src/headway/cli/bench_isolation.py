@@ -63,7 +63,8 @@ def _run(given: dict[str, Any]) -> int:
 
 async def _measure(name: str, policy: str, load: IsolationLoad, given: dict[str, Any], screen: Screen) -> Felt:
     """One run on a server of its own."""
-    from headway.bench import HttpSettings, HttpTarget, IdCalls, Runner, RunPlan
+    from headway.bench import HttpSettings, HttpTarget, Runner, RunPlan
+    from headway.bench.ids import AnyIds
     from headway.bench.isolation import BIG, SMALL, felt
     from headway.cli.own_server import own_server
     from headway.clock import WallClock
@@ -77,7 +78,7 @@ async def _measure(name: str, policy: str, load: IsolationLoad, given: dict[str,
         plan = RunPlan(items=lambda: items, label=name, num_total=len(items), num_warmups=2, keys=server.keys)
         runner = Runner(
             target,
-            IdCalls.made_up(open_model(given["model"]).tokenizer, load.seed + 1),
+            AnyIds(open_model(given["model"]).tokenizer.vocab_size, load.seed),
             clock,
             plan,
             on_progress=lambda progress: screen.show(name, progress),

@@ -119,14 +119,15 @@ class _Track:
         pairs: list[tuple[float, float]] | None = None,
     ) -> RunRecord:
         """One run; with `pairs`, a probe beside it, whose findings are added there."""
-        from headway.bench import HttpSettings, HttpTarget, IdCalls, Runner, RunPlan
+        from headway.bench import HttpSettings, HttpTarget, Runner, RunPlan
+        from headway.bench.ids import AnyIds
         from headway.bench.overload import Probe
         from headway.clock import WallClock
         from headway.models import open_model
 
         clock = WallClock()
         self._num_runs += 1
-        calls = IdCalls.made_up(open_model(self._given["model"]).tokenizer, self._load.seed + 100 * self._num_runs)
+        calls = AnyIds(open_model(self._given["model"]).tokenizer.vocab_size, self._num_runs)
         target = HttpTarget(HttpSettings(url=self._url, fixed_length=True), clock)
         plan = RunPlan(
             items=lambda: items,

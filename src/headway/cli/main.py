@@ -30,6 +30,7 @@ COMMANDS = (
     "tape",
     "usage",
     "explain",
+    "replay",
     "reproduce",
     "collect_env",
 )

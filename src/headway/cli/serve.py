@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +10,13 @@ import typer
 
 from headway.cli import flags
 from headway.cli.guarding import with_guarding
+from headway.cli.recording import Recording
 from headway.cli.values import parse_origins, parse_settings
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.core import Event
     from headway.engine import EngineConfig, Guarding
     from headway.server import ServerConfig
-
-    OnEvents = Callable[[list[Event]], None]
 
 _PANEL = "Server"
 _LEVELS = ("debug", "info", "warning", "error")
@@ -118,6 +114,15 @@ RecordSize = Annotated[
         help="Most MB in FILE and as many in FILE.1, the part before it.", rich_help_panel=_PANEL, min=1, max=1 << 20
     ),
 ]
+RecordSteps = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write each step's decisions there, no text, for `headway replay`; ends at --record-max-mb.",
+        show_default="nothing is recorded",
+        rich_help_panel=_PANEL,
+    ),
+]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every HTTP request.", rich_help_panel=_PANEL)]
 
 
@@ -162,6 +167,7 @@ def serve(
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
     record: Record = None,
+    record_steps: RecordSteps = None,
     record_max_mb: RecordSize = 64,
     guarding: object,
 ) -> None:
@@ -171,27 +177,11 @@ def serve(
 
 def _serve(given: dict[str, Any]) -> None:
     _log_to_stderr(given["log_level"])
-    configs = _configs(given)
-    with _recording(given) as record:
-        _run(*configs, given["guarding"], record)
+    engine, server = _configs(given)
+    _run(engine, server, given["guarding"], Recording(given["record"], given["record_steps"], given["record_max_mb"]))
 
 
-@contextmanager
-def _recording(given: dict[str, Any]) -> Iterator[OnEvents | None]:
-    """Who writes requests down, if anybody: known before the model is loaded, closed when all is over."""
-    if given["record"] is None:
-        yield None
-        return
-    from headway.obs import Recorder
-
-    recorder = Recorder(given["record"], max_bytes=given["record_max_mb"] << 20)
-    try:
-        yield recorder.on_events
-    finally:
-        recorder.close()
-
-
-def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding, record: OnEvents | None) -> None:
+def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding, recording: Recording) -> None:
     """Take the port, then load the model, then serve: a port that is taken costs nobody the wait."""
     from headway.cli import summary
     from headway.engine import AsyncLLM
@@ -200,11 +190,10 @@ def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding, record:
     from headway.server.serve import serve as serve_http
 
     check_accounts(server)
-    with bind(server) as listener:
+    with bind(server) as listener, recording:
         with summary.LoadingBar() as bar:
             llm = AsyncLLM.from_config(engine, bar.show, guarding)
-        if record is not None:
-            llm.add_listener(record)
+        recording.follow(llm)
         names = server.served_model_names or (llm.model_name,)
         serve_http(
             llm, server, listener=listener, on_ready=lambda url: summary.show(summary.rows(llm.engine, names, url))

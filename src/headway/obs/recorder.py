@@ -6,20 +6,19 @@ the file, so `simulate`, `bench` and `tune` take it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.core import Event, Rejected, Request, StepRecord
+from headway.core import Event, Rejected, StepRecord
 from headway.obs.latency import LatencyTracker, Lifetime
+from headway.obs.prefix_ids import prefix_ids
 from headway.obs.rotating import RETRY_S, LineWriter, RotatingFile
 
 PREFIX_BLOCK = 64
 MAX_BYTES = 64 << 20
-_ID_BITS = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Recorder:
             "num_prompt": request.num_prompt,
             "num_output": max((choice.num_tokens for choice in life.choices.values()), default=0),
             "max_output": request.max_output,
-            "prefix": self._prefix(request),
+            "prefix": prefix_ids(request, PREFIX_BLOCK, self._key),
             "prefix_block": PREFIX_BLOCK,
             "tenant": request.tenant,
             "priority": request.priority,
@@ -87,16 +86,6 @@ class Recorder:
             "e2e_s": _rounded(life.e2e_s),
         }
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-    def _prefix(self, request: Request) -> list[int]:
-        """An id for each whole block of the prompt, which depends on all tokens up to the block's end."""
-        chain = hashlib.blake2b(request.cache_salt.encode(), key=self._key, digest_size=8)
-        ids = []
-        for stop in range(PREFIX_BLOCK, request.num_prompt + 1, PREFIX_BLOCK):
-            for token in request.prompt_ids[stop - PREFIX_BLOCK : stop]:
-                chain.update(token.to_bytes(8, "little"))
-            ids.append(int.from_bytes(chain.digest(), "little") & ((1 << _ID_BITS) - 1))
-        return ids
 
 
 def _pass_over(_: object) -> None:

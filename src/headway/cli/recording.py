@@ -1,0 +1,59 @@
+"""What `headway serve` writes down of its traffic and its decisions."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headway.engine import AsyncLLM
+    from headway.obs import Recorder
+
+
+class Recording:
+    """Files that are opened before the model is loaded, and completed when all is over. Raises `BadSetting`."""
+
+    def __init__(self, requests: Path | None, steps: Path | None, max_mb: int) -> None:
+        self._requests, self._steps, self._max_bytes = requests, steps, max_mb << 20
+        self._recorder: Recorder | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> None:
+        """Open the file of requests."""
+        if self._requests is not None:
+            from headway.obs import Recorder
+
+            self._recorder = Recorder(self._requests, max_bytes=self._max_bytes)
+            self._open.callback(self._recorder.close)
+
+    def __exit__(self, *_: object) -> None:
+        """Write what is left."""
+        self._open.close()
+
+    def follow(self, llm: AsyncLLM) -> None:
+        """Listen to a loaded engine."""
+        if self._recorder is not None:
+            llm.add_listener(self._recorder.on_events)
+        if self._steps is not None:
+            from headway.obs.decision_log import DecisionLog
+
+            log = DecisionLog(
+                self._steps, _engine(llm), block_size=llm.engine.limits.block_size, max_bytes=self._max_bytes
+            )
+            self._open.callback(log.close)
+            llm.add_listener(log.on_events)
+
+
+def _engine(llm: AsyncLLM) -> dict[str, object]:
+    """What it takes to build the same scheduler."""
+    config, limits = llm.engine.config, llm.engine.limits
+    return {
+        "policy": config.policy,
+        "settings": dict(config.policy_settings),
+        "limits": config.policy_defaults(),
+        "num_blocks": limits.num_blocks,
+        "block_size": limits.block_size,
+        "num_host_blocks": limits.num_host_blocks,
+        "prefix_cache": config.prefix_cache,
+    }

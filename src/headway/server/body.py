@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +11,10 @@ from starlette.requests import Request
 from headway.errors import InvalidRequest
 from headway.server.faults import BodyTooLarge, WrongMediaType
 from headway.server.patience import within_header
+
+_HALF_PAIR = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 
 
 async def read_json(request: Request, limit: int) -> dict[str, Any]:
@@ -30,10 +35,17 @@ async def read_json(request: Request, limit: int) -> dict[str, Any]:
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+        raise InvalidRequest(f"the body is not valid JSON: {_why(error, body)}") from None
     if not isinstance(document, dict):
         raise InvalidRequest("the body must be a JSON object")
     return document
+
+
+def _why(error: msgspec.DecodeError, body: bytearray) -> str:
+    # The parser calls a text that ends on half a pair truncated, which sends its author looking in the wrong place.
+    if half := _HALF_PAIR.search(body):
+        return f"it has half of a surrogate pair, {half[0].decode()}, at byte {half.start()}"
+    return str(error)
 
 
 def _check_headers(request: Request, limit: int) -> None:

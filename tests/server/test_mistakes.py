@@ -63,7 +63,7 @@ FIELDS = {
     "logit_bias": ([], "x", {"a": 1}, {"1": "x"}, {"1": None}, {"1": True}, {"1_0": 1}, {"1": 101}, {"1": 1e300}),
     "stop_token_ids": ("x", [1.5], ["1"], [True], {}),
     "allowed_token_ids": ("x", ["1"], []),
-    "bad_words": ("x", [1]),
+    "bad_words": ("x", [1], ["x", ""]),
     "cache_salt": (1, [], "x" * 2000),
     "request_id": (1, {}),
     "prompt": (None, 1, True, {}, [], [1.5], ["a", 1], [1, "a"], [True], [[1], ["a"]], [[1], 1], [None]),
@@ -219,6 +219,20 @@ async def test_what_is_no_json_object_is_one_400(client, engine, body):
     for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"):
         shape(await client.post(path, content=body, headers={"content-type": "application/json"}), 400)
     assert engine.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("body", "half"),
+    [
+        (rb'{"prompt": "a\ud800"}', r"\ud800, at byte 13"),
+        (rb'{"prompt": "\uD83D\uDE42 \uD83D x"}', r"\uD83D, at byte 25"),
+        (rb'{"prompt": "\udc00"}', r"\udc00, at byte 12"),
+    ],
+)
+async def test_half_of_a_surrogate_pair_is_pointed_at(client, body, half):
+    """Not called a truncated body: the message has the escape and its place."""
+    headers = {"content-type": "application/json"}
+    assert half in shape(await client.post("/v1/completions", content=body, headers=headers), 400)["message"]
 
 
 async def test_strange_but_valid_json_is_served(client):

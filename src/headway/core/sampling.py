@@ -76,6 +76,8 @@ class SamplingParams:
             raise InvalidRequest(f"stop has {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
         if any(not text for text in self.stop):
             raise InvalidRequest("stop has an empty string; give at least one character", param="stop")
+        if any(not word for word in self.bad_words):
+            raise InvalidRequest("bad_words has an empty string; give at least one character", param="bad_words")
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise InvalidRequest(
                 f"logit_bias has {len(self.logit_bias)} entries; at most {MAX_LOGIT_BIAS}", param="logit_bias"

@@ -119,7 +119,9 @@ class Door:
         """Bad words as token sequences, with and without a leading space; a seed where chance is wanted."""
         if params.bad_words:
             spellings = [form for word in params.bad_words for form in (word, f" {word.lstrip()}")]
-            sequences = dict.fromkeys(tuple(self._encode(text)) for text in spellings if text.strip())
+            # Of white space alone only the word itself: who forbids a new line did not mean spaces.
+            meant = [form for form in spellings if form.strip() or form in params.bad_words]
+            sequences = dict.fromkeys(tuple(self._encode(text)) for text in meant)
             params = replace(params, bad_token_ids=(*params.bad_token_ids, *sequences))
         if params.seed is None and not params.is_greedy:
             params = replace(params, seed=self._seeds.getrandbits(63))

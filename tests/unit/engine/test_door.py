@@ -54,6 +54,16 @@ def test_fields_that_need_the_model(engine, params, field):
     assert caught.value.param == field
 
 
+@pytest.mark.parametrize(
+    ("words", "spellings"),
+    [(["cat"], ["cat", " cat"]), ([" cat"], [" cat"]), (["\n"], ["\n"]), ([" "], [" "])],
+)
+def test_bad_words_are_forbidden_with_and_without_a_space(engine, words, spellings):
+    """White space alone is a word too, and only itself."""
+    request = knock(engine, [5] * 10, bad_words=tuple(words))
+    assert request.params.bad_token_ids == tuple(tuple(engine.tokenizer.encode_text(text)) for text in spellings)
+
+
 @pytest.mark.parametrize("ids", [[], [-1], [10**7]])
 def test_bad_prompts(engine, ids):
     """An empty prompt, and ids that are no tokens."""

@@ -37,6 +37,11 @@ def test_help(headway, args):
     assert "headway" in out
 
 
+def test_help_keeps_its_brackets(headway):
+    """The name of a table is no mark-up."""
+    assert "[policy]" in headway("serve", "--help")[1]
+
+
 def test_version(headway):
     """--version prints the version alone."""
     assert headway("--version") == (0, f"{__version__}\n", "")

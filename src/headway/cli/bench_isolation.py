@@ -34,7 +34,7 @@ def isolation(
     big_prompt: BigPrompt = 2000,
     executor: options.ExecutorName = None,
     threads: flags.Threads = None,
-    max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
+    max_num_batched_tokens: flags.MaxNumBatchedTokens = 256,
     seed: Annotated[int, typer.Option(help="Seed of the arrivals.")] = 0,
     as_json: flags.Json = False,
 ) -> int:

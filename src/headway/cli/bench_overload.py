@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,10 +16,7 @@ from headway.cli.bench_screen import Screen
 from headway.cli.output import print_json, results
 
 if TYPE_CHECKING:
-    from headway.bench import Runner
-    from headway.bench.overload import OverloadLoad, Probe
-    from headway.report import RunRecord
-    from headway.workload import WorkItem
+    from headway.bench.overload import OverloadLoad
 
 FACTORS = (1.0, 3.0)
 
@@ -75,8 +71,9 @@ def _run(given: dict[str, Any]) -> int:
 async def _measure(load: OverloadLoad, url: str, given: dict[str, Any], screen: Screen) -> dict[str, Any]:
     """Capacity by users who always ask, then the two open runs, the last one probed."""
     from headway.bench.overload import share_within, sustained
+    from headway.cli.overload_runs import Track
 
-    track = _Track(load, url, given, screen)
+    track = Track(load, url, given, screen)
     closed = await track.run("capacity", load.closed(), is_closed=True)
     capacity = max(sustained(closed, load.duration_s), 0.01)
     screen.log(f"capacity {capacity:.2f} requests/s")
@@ -101,62 +98,6 @@ async def _measure(load: OverloadLoad, url: str, given: dict[str, Any], screen: 
         "truth_median_s": statistics.median(true for _, true in pairs) if pairs else None,
         "load": asdict(load),
     }
-
-
-class _Track:
-    """Runs of one load on one server."""
-
-    def __init__(self, load: OverloadLoad, url: str, given: dict[str, Any], screen: Screen) -> None:
-        self._load, self._url, self._given, self._screen = load, url, given, screen
-        self._num_runs = 0
-
-    async def run(
-        self,
-        label: str,
-        items: Sequence[WorkItem],
-        *,
-        is_closed: bool = False,
-        pairs: list[tuple[float, float]] | None = None,
-    ) -> RunRecord:
-        """One run; with `pairs`, a probe beside it, whose findings are added there."""
-        from headway.bench import HttpSettings, HttpTarget, Runner, RunPlan
-        from headway.bench.ids import AnyIds
-        from headway.bench.overload import Probe
-        from headway.clock import WallClock
-        from headway.models import open_model
-
-        clock = WallClock()
-        self._num_runs += 1
-        calls = AnyIds(open_model(self._given["model"]).tokenizer.vocab_size, self._num_runs)
-        target = HttpTarget(HttpSettings(url=self._url, fixed_length=True), clock)
-        plan = RunPlan(
-            items=lambda: items,
-            label=label,
-            num_total=None if is_closed else len(items),
-            duration_s=self._load.duration_s if is_closed else None,
-            is_closed_loop=is_closed,
-            num_warmups=1,
-        )
-        runner = Runner(target, calls, clock, plan, on_progress=lambda progress: self._screen.show(label, progress))
-        probe = None
-        if pairs is not None:
-            call = replace(calls.call(items[0]), id="probe")
-            probe = Probe(target, clock, call, pairs)
-        try:
-            return await _beside(runner, probe, clock.now, self._load.duration_s)
-        finally:
-            await target.close()
-
-
-async def _beside(runner: Runner, probe: Probe | None, now: Callable[[], float], duration_s: float) -> RunRecord:
-    if probe is None:
-        return await runner.run()
-    probing = asyncio.create_task(probe.run(now() + duration_s))
-    try:
-        return await runner.run()
-    finally:
-        probing.cancel()
-        await asyncio.gather(probing, return_exceptions=True)
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ class RateCurve:
                 low = max(low, rate)
             else:
                 high = min(high, rate)
-            if high / precision <= low or not start / 256 <= rate <= start * 256:
+            if high / precision <= low or not start / 256 < rate < start * 256:
                 break
             rate = math.sqrt(low * high) if low and high < math.inf else (low * 2 or high / 2)
         return low

@@ -107,4 +107,4 @@ def _range(bounds: tuple[float, float] | None) -> str:
     if bounds is None:
         return "-"
     low, high = bounds
-    return f"{low:g}" if low == high else f"{low:g}–{high:g}"
+    return f"{low:.4g}" if low == high else f"{low:.4g}–{high:.4g}"

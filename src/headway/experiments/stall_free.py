@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
 from headway.experiments.demand import Demand, Length, LogNormal, demand, log_normal
 from headway.experiments.finding import Finding, Ratio
 from headway.experiments.probing import RateCurve, answered, run
-from headway.report import Chart, Grid, Limit, RunRecord
+from headway.report import Chart, Grid, Limit, RunRecord, summarize
 from headway.sim import Overheads, Parallel, Plant, Site, hardware_card, model_card
 
 NUM_REQUESTS = 100
@@ -107,7 +105,7 @@ def tail_gap(record: RunRecord) -> float:
     requests = answered(record)
     if median(request.queue_s or 0.0 for request in requests) > DELAY_S:
         return float("inf")
-    return float(np.percentile(np.concatenate([np.diff(request.token_s) for request in requests]), 99))
+    return summarize((gap for request in requests for gap in request.itl_s), (99.0,)).at(99.0)
 
 
 def _ratios(found: dict[tuple[str, str, float], float]) -> list[Ratio]:

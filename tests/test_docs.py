@@ -9,6 +9,8 @@ import pytest
 
 from headway.cli.main import main
 from headway.sched import POLICIES, policy_class
+from tests.support.source import FACE
+from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -76,3 +78,17 @@ def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert not missing
+
+
+def test_the_readme_leads_to_every_document():
+    """Nobody has to look into the folder to know what is there."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in readme] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_layers_are_told_as_they_are_enforced(page):
+    """The table's rows are those of the architecture test, top first."""
+    rows = re.findall(r"^\| (\d) \| ([^|]+) \|", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    told = {int(row): {part for part in re.findall(r"`([^`]+)`", parts) if "/" not in part} for row, parts in rows}
+    assert told == {row: layer - {FACE, "__main__"} for row, layer in enumerate(LAYERS, start=1)}

@@ -9,6 +9,9 @@ import typer
 
 from headway.errors import BadSetting
 
+_NOT_KEYS = frozenset({"config", "set", "settings"})
+"""Flags that a file cannot set by their own names: a policy's parameters stand in its table."""
+
 
 def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make a file's values the defaults of the command, before its other flags are read.
@@ -30,8 +33,8 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     names |= {str(param.name): param.name for param in ctx.command.params}
     defaults: dict[str, object] = {}
     for key, value in values.items():
-        if key not in names or key == "config":
-            known = ", ".join(sorted(name for name in names if name not in ("config", "set", "settings")))
+        if key not in names or key in _NOT_KEYS:
+            known = ", ".join(sorted(names.keys() - _NOT_KEYS))
             raise BadSetting(f"{path}: unknown key {key!r}; known: {known}, and the table policy")
         defaults[str(names[key])] = value if isinstance(value, list) else str(value)
     if "name" in policy:

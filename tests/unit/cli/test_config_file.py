@@ -35,6 +35,8 @@ def test_values_and_policy_table(tmp_path, configs):
         ("port = ", "is not TOML"),
         ('port = "x"', "--port"),
         ("policy = 3", "policy must be"),
+        ("[set]\nfair = false", "unknown key 'set'"),
+        ("settings = ['fair=false']", "unknown key 'settings'"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, configs, capsys, text, message):
@@ -52,3 +54,10 @@ def test_missing_file(configs, capsys):
     """A file that is not there is named."""
     assert main(["serve", "--config", "nowhere.toml"]) == 2
     assert "nowhere.toml" in capsys.readouterr().err
+
+
+def test_help_names_the_table(capsys):
+    """The help of `--config` says what the table for a policy's parameters is called."""
+    assert main(["serve", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "table named policy for --set" in text

@@ -32,8 +32,9 @@ class PromptRules:
 class PromptPass:
     """Spends a step's prefill budget: prompts under way in order of rank, then new ones in turn.
 
-    While a long prompt is under way, half of the budget goes to short ones first, so that they need not wait
-    for its end; the other half goes to everyone, so that it always moves.
+    While a long prompt is under way, short ones need not wait for its end. Those of other tenants go first, while
+    their tenant is not ahead of the least served by more than that prompt's charge: the fairness bound allows as
+    much. Those of its own tenant get half of what is left; the rest goes to everyone, so that it always moves.
     """
 
     def __init__(self, view: View, plan: StepPlan, budget: Budget, prompts: list[Sequence], rules: PromptRules) -> None:
@@ -46,7 +47,8 @@ class PromptPass:
         started = [seq for seq in prompts if seq.id not in gone]
         self._started = sorted(started, key=rules.rank)
         self._granted: set[str] = set()
-        self._least_served = self._least(rules.counters)
+        self._long = [seq for seq in self._started if not self._is_short(seq)]
+        self._lead = self._allowed_lead(rules.counters)
         self._shares = KvShares.of(view)
 
     def run(self) -> None:
@@ -55,11 +57,13 @@ class PromptPass:
         if whole <= 0:
             self._plan.limit = Hold.TOKENS
             return
-        if any(not self._is_short(seq) for seq in self._started):
-            half = whole // 2
-            self._budget.num_tokens = half
-            self._fill(self._may_pass)
-            self._budget.num_tokens += whole - half
+        if self._long:
+            if self._rules.counters is not None:
+                self._fill(self._may_pass)
+            rest = self._budget.num_tokens - self._budget.num_tokens // 2
+            self._budget.num_tokens -= rest
+            self._fill(self._is_own_short)
+            self._budget.num_tokens += rest
         self._fill(_anyone)
 
     def _fill(self, wants: Callable[[Sequence], bool]) -> None:
@@ -119,12 +123,13 @@ class PromptPass:
             self._shares.admit(seq)
         return True
 
-    def _least(self, counters: VirtualCounters | None) -> float:
-        """Service of the tenant that got least among those with a prompt to compute."""
-        if counters is None:
+    def _allowed_lead(self, counters: VirtualCounters | None) -> float:
+        """The counter up to which a tenant's short prompts may pass."""
+        if counters is None or not self._long:
             return 0.0
         tenants = {seq.request.tenant for seq in (*self._started, *self._view.waiting)}
-        return min(map(counters.of, tenants), default=0.0)
+        charge = max(counters.prompt_charge(seq.request, seq.num_prompt) for seq in self._long)
+        return min(map(counters.of, tenants)) + max(charge, self._rules.short_tokens)
 
     def _grant(self, seq: Sequence, num: int) -> None:
         self._granted.add(seq.id)
@@ -135,14 +140,20 @@ class PromptPass:
         return underway is not None and underway.covers(seq, self._view.ledger.hit(seq).num_tokens)
 
     def _may_pass(self, seq: Sequence) -> bool:
-        """Whether a short prompt may go before a long one under way: not when its tenant was served more by far.
-
-        Otherwise a tenant of short prompts would take half of every step from one of long prompts, for ever.
-        """
+        """Whether a short prompt may go before the long ones of other tenants."""
         counters = self._rules.counters
-        if not self._is_short(seq):
-            return False
-        return counters is None or counters.of(seq.request.tenant) - self._least_served <= self._rules.short_tokens
+        assert counters is not None, "without counters nobody knows who is ahead"
+        return (
+            self._is_short(seq)
+            and counters.of(seq.request.tenant) <= self._lead
+            and all(seq.request.tenant != long.request.tenant for long in self._long)
+        )
+
+    def _is_own_short(self, seq: Sequence) -> bool:
+        """Whether a short prompt stands behind a long one of its own tenant (of anyone, where nobody counts)."""
+        tenant = seq.request.tenant
+        is_own = self._rules.counters is None or any(tenant == long.request.tenant for long in self._long)
+        return is_own and self._is_short(seq)
 
     def _is_short(self, seq: Sequence) -> bool:
         return seq.num_pending <= self._rules.short_tokens or not self._rules.short_tokens

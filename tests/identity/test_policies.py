@@ -30,13 +30,13 @@ VARIANTS = [
 ]
 
 
-def requests(tokenizer):
+def requests(tokenizer, num_requests):
     """Mixed lengths, a prefix that several share, greedy and seeded draws, several choices of one prompt."""
     rng = random.Random(24)
     text = "The river ran past the mill, and the miller counted sacks of grain until the light was gone. " * 12
     ids = tokenizer.encode_text(text)
     prompts, params = [], []
-    for number in range(24):
+    for number in range(num_requests):
         start = rng.randrange(60)
         own = ids[start : start + rng.choice([4, 17, 33, 90, 140])]
         prompts.append([*ids[:48], *own] if number % 3 == 0 else own)
@@ -54,8 +54,14 @@ def outcome(generation):
     return [(choice.token_ids, [step.logprob for step in choice.logprobs]) for choice in generation.choices]
 
 
+@pytest.fixture(scope="module", params=[10, pytest.param(24, marks=pytest.mark.slow)])
+def num_requests(request):
+    """A reduced form for every run; all 24 in the full one."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def engine(model_path):
+def engine(model_path, num_requests):
     config = EngineConfig(
         model=str(model_path),
         executor="native",
@@ -72,26 +78,26 @@ def engine(model_path):
 
 
 @pytest.fixture(scope="module")
-def solo(engine):
+def solo(engine, num_requests):
     """Each request alone, with nothing cached and the whole prompt in one step."""
     alone = LLM(engine=with_policy(engine, replace(engine.config, policy="vllm", prefix_cache="none")))
-    prompts, params = requests(engine.tokenizer)
+    prompts, params = requests(engine.tokenizer, num_requests)
     return [outcome(alone.generate(ids, one)[0]) for ids, one in zip(prompts, params, strict=True)]
 
 
 @pytest.mark.parametrize(
     ("policy", "settings"), VARIANTS, ids=lambda part: part if isinstance(part, str) else "-".join(part.values())
 )
-def test_tokens_are_those_of_the_solo_run(engine, solo, policy, settings):
-    """24 requests in a pool that holds a few: same bits as alone, nothing leaked."""
+def test_tokens_are_those_of_the_solo_run(engine, solo, num_requests, policy, settings):
+    """Many requests in a pool that holds a few: same bits as alone, nothing leaked."""
     together = with_policy(engine, replace(engine.config, policy=policy, policy_settings=settings))
-    prompts, params = requests(engine.tokenizer)
+    prompts, params = requests(engine.tokenizer, num_requests)
     got = [outcome(generation) for generation in LLM(engine=together).generate(prompts, params)]
     assert got == solo
     assert together.core.scheduler.kv.num_free == NUM_BLOCKS
 
 
-def test_every_kind_of_preemption_happened(engine):
+def test_every_kind_of_preemption_happened(engine, num_requests):
     """The variants above are worth something: recompute, swap and partial do occur in them."""
     seen = set()
     for policy, settings in (
@@ -101,5 +107,5 @@ def test_every_kind_of_preemption_happened(engine):
     ):
         together = with_policy(engine, replace(engine.config, policy=policy, policy_settings=settings))
         together.core.listen(lambda events: seen.update(e.method for e in events if isinstance(e, Preempted)))
-        LLM(engine=together).generate(*requests(engine.tokenizer))
+        LLM(engine=together).generate(*requests(engine.tokenizer, num_requests))
     assert {PreemptMethod.RECOMPUTE, PreemptMethod.SWAP} <= seen

@@ -118,6 +118,20 @@ async def test_a_bad_message_is_named(client, message, param):
     assert (await refuse(client, messages=[*USER, message]))["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "king", "content": "x"}, "role is 'king'; it must be one of system,"),
+        ({"role": 3, "content": "x"}, "role is no string;"),
+        ({"content": "x"}, "role is missing;"),
+        ("x", "should be an object, not 'x'"),
+    ],
+)
+async def test_a_bad_message_is_told_in_json_s_words(client, message, words):
+    """What was sent, and what would be right; nothing about Python."""
+    assert words in (await refuse(client, messages=[*USER, message]))["message"]
+
+
 @pytest.mark.parametrize("messages", [[], "Hi", [1], [[]], {}, None])
 async def test_messages_must_be_a_list_of_objects(client, messages):
     """Anything else is one 400 that names messages."""

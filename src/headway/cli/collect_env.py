@@ -29,7 +29,19 @@ def collect_env(*, as_json: Json = False) -> None:
     for title, facts in found.items():
         print(f"{title}:")
         for name, value in facts.items():
-            print(f"  {name:<20} {' '.join(value) if isinstance(value, list) else value}")
+            print(f"  {name:<20} {_in_words(value)}")
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case list():
+            return " ".join(value)
+        case dict():
+            return ", ".join(f"{name}: {what}" for name, what in value.items())
+        case None:
+            return "unknown"
+        case _:
+            return str(value)
 
 
 def environment() -> dict[str, dict[str, Any]]:

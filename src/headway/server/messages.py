@@ -37,7 +37,8 @@ def _plain(message: dict[str, Any], where: str) -> dict[str, Any]:
     if role in ("tool", "function"):
         raise Unsupported(f"{where}: messages of role {role!r} are not supported by this server", param=f"{where}.role")
     if not isinstance(role, str) or role not in ROLES:
-        raise InvalidRequest(f"{where}.role must be one of {', '.join(ROLES)}", param=f"{where}.role")
+        given = f"is {role[:80]!r}" if isinstance(role, str) else "is no string" if "role" in message else "is missing"
+        raise InvalidRequest(f"{where}.role {given}; it must be one of {', '.join(ROLES)}", param=f"{where}.role")
     for name in ("tool_calls", "function_call", "audio"):
         if message.get(name):
             raise Unsupported(f"{where}.{name} is not supported by this server", param=f"{where}.{name}")

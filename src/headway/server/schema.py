@@ -135,7 +135,7 @@ def _first_mistake(error: ValidationError) -> InvalidRequest:
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]).removeprefix(".")
     if first["type"] == "missing":
         return InvalidRequest(f"{where} is missing; this endpoint needs it", param=where)
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").replace("a valid dictionary", "an object")
     return InvalidRequest(f"{where}: {message[:1].lower()}{message[1:]}, not {_shown(first['input'])}", param=where)
 
 

@@ -91,6 +91,9 @@ def test_collect_env(headway, monkeypatch):
     status, out, _ = headway("collect-env")
     assert status == 0
     assert "python" in out
+    assert "reference: numpy" in out
+    assert "None" not in out.split()
+    assert "{'" not in out
     status, as_json, err = headway("collect-env", "--json")
     found = json.loads(as_json)
     assert (status, err) == (0, "")

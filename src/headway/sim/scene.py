@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 from headway.errors import BadSetting
 
 MAX_TOKENS = 1 << 20
+MAX_NUMBER = 1e9
+"""Largest number that is no count; a unit of time still moves a clock that shows so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def load_scene(path: Path) -> Scene:
         raise BadSetting(f"cannot read scene {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise BadSetting(f"{path} is not JSON: {error}") from error
     return parse_scene(content)
 
@@ -91,7 +92,7 @@ def _request(content: object, position: int) -> SceneRequest:
     entry = _mapping(content, where)
     _known(entry, _FIELDS, where)
     name = entry.get("id")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not _is_text(name):
         raise BadSetting(f"{where}: id must be a text of at least one character, not {name!r}")
     where = f"request {name!r}"
     prompt, output = _whole(entry, "prompt", where, low=1), _whole(entry, "output", where, low=1)
@@ -113,6 +114,11 @@ def _request(content: object, position: int) -> SceneRequest:
         prefix_group=str(prefix.get("group", "")),
         prefix_tokens=_whole(prefix, "tokens", f"{where}: prefix", low=0, high=prompt) if prefix else 0,
     )
+
+
+def _is_text(name: str) -> bool:
+    """Whether there is something in it, and no half of a surrogate pair, which nothing can print."""
+    return bool(name) and not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _mapping(content: object, what: str) -> Mapping[str, object]:
@@ -139,6 +145,6 @@ def _number(entry: Mapping[str, object], key: str, where: str, *, low: float) ->
     value = entry.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < low:
-        raise BadSetting(f"{where}: {key} is {value!r}; it must be a number of at least {low:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= MAX_NUMBER:
+        raise BadSetting(f"{where}: {key} is {value!r}; it must be a number between {low:g} and {MAX_NUMBER:g}")
     return float(value)

@@ -142,6 +142,21 @@ def test_blocks_come_back_when_clients_leave():
         assert httpx.get(f"{server.url}/load").json()["server_load"] == 0
 
 
+async def test_probes_do_not_wait_for_a_step():
+    """PUBLIC_ISSUES 8.11: while a step is under way, metrics, load and probes are answered."""
+    gates = []
+    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0])
+    async with AsyncLLM(engine=engine) as llm, over(llm) as client:
+        body = {"prompt": [5, 6, 7], "max_tokens": 2}
+        asking = asyncio.create_task(client.post("/v1/completions", json=body))
+        await asyncio.to_thread(gates[0].launched.acquire)
+        for path in ("/metrics", "/load", "/health", "/ready", "/v1/models"):
+            assert (await client.get(path)).status_code == 200, path
+        assert not asking.done()
+        gates[0].open_for_good()
+        assert (await asking).status_code == 200
+
+
 async def test_a_failing_step_is_one_error_each():
     """PUBLIC_ISSUES 6.14: the same failure is a 500 when whole and an error event when streamed; the server lives."""
     plan = iter([None, None, None, ExecutorFault("device lost"), None, None, None, ExecutorFault("device lost")])

@@ -89,6 +89,12 @@ async def test_bad_tokens_are_named(client, path, body, param):
     assert answer.json()["error"]["param"] == param
 
 
+async def test_a_token_outside_the_vocabulary_is_shown(client):
+    """Which one, and what there is."""
+    answer = await client.post("/detokenize", json={"tokens": [1, 99999]})
+    assert "token id 99999; this model's ids are 0 to " in answer.json()["error"]["message"]
+
+
 async def test_version_and_load(client, engine):
     """/version names the version, /load what the engine holds."""
     assert (await client.get("/version")).json().keys() == {"version"}

@@ -57,8 +57,9 @@ def token_routes(served: Served) -> APIRouter:
         """Text of token ids."""
         body = await served.read(request, DetokenizeRequest)
         tokenizer = served.engine.tokenizer
-        if any(not 0 <= token < tokenizer.vocab_size for token in body.tokens):
-            raise InvalidRequest(f"tokens must be between 0 and {tokenizer.vocab_size - 1}", param="tokens")
+        most = tokenizer.vocab_size - 1
+        if (bad := next((token for token in body.tokens if not 0 <= token <= most), None)) is not None:
+            raise InvalidRequest(f"tokens has token id {bad}; this model's ids are 0 to {most}", param="tokens")
         return {"prompt": await served.texts.off_loop(lambda: tokenizer.decode(body.tokens), len(body.tokens))}
 
     return router

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from headway.core import Event
 from headway.obs.live import LiveView
 from headway.obs.token_ledger import TokenLedger
-from headway.obs.work import Blocks, WorkFigures
+from headway.obs.work import Standing, WorkFigures
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _QUIET_S = 60.0
 class Watch:
     """The token ledger, figures about the work, and the live view of one engine. `on_events` is the listener."""
 
-    def __init__(self, stats: Callable[[], Blocks], block_size: int) -> None:
+    def __init__(self, stats: Callable[[], Standing], block_size: int) -> None:
         self.ledger = TokenLedger(max(1, block_size))
         self.work = WorkFigures(stats, self.ledger)
         self.live = LiveView()

@@ -37,8 +37,11 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
-class Blocks(Protocol):
-    """How the KV memory stands; `engine.outputs.EngineStats` tells."""
+class Standing(Protocol):
+    """How queue and KV memory stand; `engine.outputs.EngineStats` tells."""
+
+    @property
+    def num_waiting(self) -> int: ...
 
     @property
     def num_blocks(self) -> int: ...
@@ -54,9 +57,9 @@ class Blocks(Protocol):
 
 
 class WorkFigures(Collector):
-    """Listens to one engine's events, its ledger's included. `stats` tells how the memory stands."""
+    """Listens to one engine's events, its ledger's included. `stats` tells how queue and memory stand."""
 
-    def __init__(self, stats: Callable[[], Blocks], ledger: TokenLedger) -> None:
+    def __init__(self, stats: Callable[[], Standing], ledger: TokenLedger) -> None:
         self._stats, self._ledger = stats, ledger
         self._lock = threading.Lock()
         self._histograms = {name: Histogram(edges) for name, (_, edges) in _HISTOGRAMS.items()}
@@ -106,6 +109,8 @@ class WorkFigures(Collector):
 
     def waiting(self) -> dict[str, int]:
         """Sequences that wait, by what kept them at the last step."""
+        if not self._stats().num_waiting:
+            return {}  # the last of them left after the last step, so that no step came to say so
         with self._lock:
             return dict(self._waiting)
 
@@ -117,11 +122,7 @@ class WorkFigures(Collector):
         """All families; known labels exist from the start."""
         with self._lock:
             snapshots = {name: histogram.snapshot() for name, histogram in self._histograms.items()}
-            preemptions, waiting, num_preempted = (
-                Counter(self._preemptions),
-                Counter(self._waiting),
-                len(self._preempted),
-            )
+            preemptions, num_preempted = Counter(self._preemptions), len(self._preempted)
         for name, (text, _) in _HISTOGRAMS.items():
             yield HistogramMetricFamily(PREFIX + name, text, buckets=snapshots[name][0], sum_value=snapshots[name][1])
         methods = CounterMetricFamily(PREFIX + "preemptions", "Preemptions by method.", labels=["method"])
@@ -133,8 +134,9 @@ class WorkFigures(Collector):
             "Sequences that wait, by what kept them at the last step.",
             labels=["reason"],
         )
+        waiting = self.waiting()
         for hold in Hold:
-            reasons.add_metric([hold], waiting[hold])
+            reasons.add_metric([hold], waiting.get(hold, 0))
         yield reasons
         yield GaugeMetricFamily(
             PREFIX + "num_requests_preempted", "Sequences that lost their place and wait for it again.", num_preempted

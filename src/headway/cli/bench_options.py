@@ -225,7 +225,7 @@ def http_settings(given: Mapping[str, Any]) -> HttpSettings:
 def _json_object(flag: str, text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{flag} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadSetting(f"{flag} is {text}; it must be a JSON object")

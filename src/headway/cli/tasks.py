@@ -56,7 +56,7 @@ def read_tasks(path: Path, params: SamplingParams) -> list[Task]:
 def _task(line: str, where: str, task_id: str, params: SamplingParams) -> Task:
     try:
         entry = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{where}: not JSON: {error}") from None
     if not isinstance(entry, dict):
         raise BadSetting(f"{where}: a line must be a JSON object with prompt or messages")

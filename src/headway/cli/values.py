@@ -60,7 +60,7 @@ def parse_origins(texts: Iterable[str]) -> tuple[str, ...]:
             continue
         try:
             listed = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise BadSetting(f"--allowed-origins {text!r} is not a JSON list: {error}") from None
         if not all(isinstance(origin, str) for origin in listed):
             raise BadSetting(f"--allowed-origins {text!r} must list texts only")

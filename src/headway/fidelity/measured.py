@@ -128,7 +128,7 @@ def _meta(path: Path) -> Mapping[str, object]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise BadSetting(f"{path} must be a JSON object, not {type(content).__name__}")

@@ -41,7 +41,7 @@ def load_run(path: Path) -> RunRecord:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read result {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not JSON: {error}") from error
     record = document.get("record") if isinstance(document, dict) else None
     if not isinstance(record, dict) or record.get("format") != FORMAT:

@@ -74,7 +74,7 @@ def read_calibration(path: Path) -> Calibration:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise BadSetting(f"{path} is no file of step times; write one with `headway calibrate`")

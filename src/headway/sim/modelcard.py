@@ -134,7 +134,7 @@ def card_from_config(path: Path) -> ModelCard:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise BadSetting(f"{path} must be a JSON object, not {type(config).__name__}")

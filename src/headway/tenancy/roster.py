@@ -39,7 +39,7 @@ class Roster:
         """The roster of a TOML text. Raises `BadSetting`."""
         try:
             document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise BadSetting(f"{where} is not TOML: {error}") from None
         try:
             return cls(_tenants(document))

@@ -60,6 +60,8 @@ def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
         raise BadSetting(f"{name}{line} is not YAML: {getattr(error, 'problem', None) or error}") from error
     except RecursionError as error:
         raise BadSetting(f"{name} is nested too deeply") from error
+    except ValueError as error:  # a number with more digits than Python reads, a date that is none
+        raise BadSetting(f"{name} holds a value that cannot be read: {error}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -38,7 +38,7 @@ class Texts:
             where = f"prompts {self.path}, row {number}"
             try:
                 entry = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise BadSetting(f"{where}: not JSON: {error}") from error
             value = entry.get(self.field) if isinstance(entry, dict) else entry
             if not isinstance(value, str):

@@ -114,7 +114,7 @@ def _json_lines(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
 def _object(line: str, where: str) -> Mapping[str, object]:
     try:
         fields = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{where}: not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise BadSetting(f"{where}: must be a JSON object, not {type(fields).__name__}")
@@ -124,7 +124,7 @@ def _object(line: str, where: str) -> Mapping[str, object]:
 def _json_list(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
     try:
         entries = json.load(file)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"trace {path} is not JSON: {error}") from error
     for number, fields in enumerate(entries, start=1):
         if not isinstance(fields, dict):

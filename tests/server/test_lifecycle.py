@@ -108,3 +108,16 @@ def test_a_taken_port_is_one_clear_line():
     assert len(errors.strip().splitlines()) == 1
     assert f"127.0.0.1:{port}" in errors
     assert "--port" in errors
+
+
+def test_a_body_that_never_comes_is_refused_when_the_server_leaves():
+    """Who still sends at the end gets a 503 that may be retried elsewhere; the log holds no traceback."""
+    with process(shutdown_timeout_s=0.2) as running:
+        url = httpx.URL(running.stdout.readline().strip())
+        with socket.create_connection((url.host, url.port), timeout=20) as client:
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
+            assert httpx.get(url.join("/health")).status_code == 200
+            running.send_signal(signal.SIGTERM)
+            assert client.recv(4096).startswith(b"HTTP/1.1 503 ")
+        _, errors = running.communicate(timeout=20)
+        assert (running.returncode, "Traceback" in errors) == (0, False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 
-from headway.errors import InvalidRequest
+from headway.core import Cause
+from headway.errors import InvalidRequest, Overloaded
 from headway.server.faults import BodyTooLarge, WrongMediaType
 from headway.server.patience import within_header
 
@@ -18,18 +20,25 @@ _HALF_PAIR = re.compile(
 
 
 async def read_json(request: Request, limit: int) -> dict[str, Any]:
-    """The body as a JSON object. Raises `InvalidRequest` for anything else.
+    """The body as a JSON object. Raises `InvalidRequest` for anything else, `Overloaded` where the server leaves first.
 
     At most `limit` bytes are kept in memory; a body that declares more is refused before a byte of it is read.
     NaN, infinities, numbers beyond a double, invalid UTF-8 and lone surrogates are no JSON.
     """
     _check_headers(request, limit)
     body = bytearray()
-    async with within_header(request.scope):
-        async for piece in request.stream():
-            body += piece
-            if len(body) > limit:
-                raise _too_large(limit)
+    try:
+        async with within_header(request.scope):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > limit:
+                    raise _too_large(limit)
+    except asyncio.CancelledError:  # the web server's last word to who still sends when it leaves
+        raise Overloaded(
+            "this server is shutting down and the body has not come; try again or elsewhere",
+            retry_after_s=5.0,
+            cause=Cause.DRAINING,
+        ) from None
     try:
         document = msgspec.json.decode(body)
     except RecursionError:

@@ -16,7 +16,7 @@ ConfigFile = Annotated[
         "--config",
         callback=use_config_file,
         is_eager=True,
-        help="A TOML file with flags as keys and a table named policy for --set; flags on the line win.",
+        help="A TOML file with flags as keys and a \\[policy] table for --set; flags on the line win.",
         show_default=False,
     ),
 ]

@@ -54,10 +54,3 @@ def test_missing_file(configs, capsys):
     """A file that is not there is named."""
     assert main(["serve", "--config", "nowhere.toml"]) == 2
     assert "nowhere.toml" in capsys.readouterr().err
-
-
-def test_help_names_the_table(capsys):
-    """The help of `--config` says what the table for a policy's parameters is called."""
-    assert main(["serve", "--help"]) == 0
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "table named policy for --set" in text

@@ -14,6 +14,10 @@ SOURCES := pyproject.toml LICENSE $(shell find src native -name __pycache__ -pru
 # Tests run against the built wheel: no PYTHONPATH, and --installed fails the run if `headway` comes from src.
 PYTEST := env -u PYTHONPATH $(BIN)/python -m pytest --installed
 
+# Two workers share the test files: what one waits for, the other computes. JOBS=0 runs in one process.
+JOBS   ?= 2
+SPREAD := -n $(JOBS) --dist loadfile
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help serve test test-fast test-full check sanitize format dev wheel clean
@@ -25,13 +29,13 @@ serve: $(STAMPS)/package  ## install, fetch the default model once, serve it (AR
 	$(BIN)/headway serve $(ARGS)
 
 test: check  ## what CI runs: the static checks, then all tests but the slow ones
-	$(PYTEST) -m "not slow" $(TESTS)
+	$(PYTEST) $(SPREAD) -m "not slow" $(TESTS)
 
 test-fast: $(STAMPS)/package $(STAMPS)/dev  ## tests that need neither the model nor the compiled executor (under a minute)
-	$(PYTEST) -m "not slow and not model and not native" $(TESTS)
+	$(PYTEST) $(SPREAD) -m "not slow and not model and not native" $(TESTS)
 
 test-full: check  ## all tests, the slow ones and long random searches included
-	$(PYTEST) --hypothesis-profile=full $(TESTS)
+	$(PYTEST) $(SPREAD) --hypothesis-profile=full $(TESTS)
 
 check: $(STAMPS)/package $(STAMPS)/dev  ## format, lint, types, architecture
 	$(BIN)/ruff format --check

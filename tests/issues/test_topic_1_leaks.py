@@ -8,7 +8,7 @@ from headway.core import Cause, FinishReason, SamplingParams
 from headway.engine import AsyncLLM
 from headway.errors import ExecutorFault, PromptTooLong
 from headway.sched import POLICIES
-from tests.support.engines import simulated_engine
+from tests.support.engines import Gate, simulated_engine
 from tests.support.storm import Storm
 from tests.support.trial import Trial, own_ids
 
@@ -169,11 +169,15 @@ def test_an_abort_does_not_care_what_was_asked_for(options):
 
 async def test_the_same_client_breaks_off_and_comes_back():
     """PUBLIC_ISSUES 1.11: an id is free again once its stream ended, fifty times over."""
-    async with AsyncLLM(engine=simulated_engine()) as llm:
+    gates = []
+    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0])
+    async with AsyncLLM(engine=engine) as llm:
         for _ in range(50):
             stream = llm.submit([5, 6, 7], SamplingParams(max_tokens=200, ignore_eos=True), request_id="me")
+            gates[0].let_through()
             await anext(aiter(stream))
             stream.abort()
+            gates[0].let_through()  # for a step that was begun before the abort was read
             deltas = await asyncio.wait_for(_rest(stream), 30)
             assert deltas[-1].finish_reason is FinishReason.ABORT
         assert llm.stats().num_free_blocks == 64

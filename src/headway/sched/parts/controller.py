@@ -19,9 +19,10 @@ class BudgetController:
 
     With a target: as many as keep the predicted step time × margin within it. The margin follows misses so
     that about one step in a hundred exceeds the target: up by `_STEP_UP` at a miss, down by a hundredth of
-    that otherwise (stochastic quantile tracking), within [1, `_MOST_MARGIN`]. Without a target: as few as
-    reach `efficiency` of the machine's greatest tokens per second, since more would only delay the decodes.
-    The budget falls at once and grows by a quarter a step (hysteresis), in multiples of `TILE`.
+    that otherwise (stochastic quantile tracking), within [1, `_MOST_MARGIN`]. Without a target, or where nobody
+    decodes: as few as reach `efficiency` of the machine's greatest tokens per second, since more would only delay
+    the decodes, and whoever comes during the step.
+    The budget falls at once and grows by a quarter or a `TILE` a step (hysteresis), in multiples of `TILE`.
     """
 
     def __init__(self, target_s: float | None, efficiency: float, most_tokens: int) -> None:
@@ -35,11 +36,11 @@ class BudgetController:
     def budget(self, decodes: StepLoad, context_per_token: float) -> int:
         """Prefill tokens for this step; `context_per_token` is what each of them reads on average."""
         if not decodes.num_seqs:
-            return self._most
+            return min(self._most, max(LEAST_TOKENS, self._efficient())) if self.model.is_ready else self._most
         if not self.model.is_ready:
             return self._last
         wanted = self._wanted(decodes, context_per_token)
-        wanted = min(wanted, max(LEAST_TOKENS, int(self._last * _GROWTH)))
+        wanted = min(wanted, max(self._last + TILE, int(self._last * _GROWTH)))
         wanted = max(LEAST_TOKENS, wanted - wanted % TILE)
         self._last = min(wanted, self._most)
         return self._last
@@ -53,5 +54,8 @@ class BudgetController:
 
     def _wanted(self, decodes: StepLoad, context_per_token: float) -> int:
         if self._target_s is None:
-            return max(0, self.model.efficient_tokens(self._efficiency) - decodes.num_tokens)
+            return max(0, self._efficient() - decodes.num_tokens)
         return self.model.tokens_within(self._target_s / self._margin, decodes, context_per_token)
+
+    def _efficient(self) -> int:
+        return self.model.efficient_tokens(self._efficiency)

@@ -33,8 +33,9 @@ class PromptPass:
     """Spends a step's prefill budget: prompts under way in order of rank, then new ones in turn.
 
     While a long prompt is under way, short ones need not wait for its end. Those of other tenants go first, while
-    their tenant is not ahead of the least served by more than that prompt's charge: the fairness bound allows as
-    much. Those of its own tenant get half of what is left; the rest goes to everyone, so that it always moves.
+    their tenant is not ahead of the least served by more than twice that prompt's charge: once for the prompt itself,
+    which is charged whole when it begins, and once for a burst. Those of its own tenant get half of what is left; the
+    rest goes to everyone, so that it always moves.
     """
 
     def __init__(self, view: View, plan: StepPlan, budget: Budget, prompts: list[Sequence], rules: PromptRules) -> None:
@@ -47,7 +48,9 @@ class PromptPass:
         started = [seq for seq in prompts if seq.id not in gone]
         self._started = sorted(started, key=rules.rank)
         self._granted: set[str] = set()
-        self._long = [seq for seq in self._started if not self._is_short(seq)]
+        # However little of it is left: its tail is no reason to wait either.
+        self._long = [seq for seq in self._started if 0 < rules.short_tokens < seq.num_prompt]
+        self._long_ids = {seq.id for seq in self._long}
         self._lead = self._allowed_lead(rules.counters)
         self._shares = KvShares.of(view)
 
@@ -129,7 +132,7 @@ class PromptPass:
             return 0.0
         tenants = {seq.request.tenant for seq in (*self._started, *self._view.waiting)}
         charge = max(counters.prompt_charge(seq.request, seq.num_prompt) for seq in self._long)
-        return min(map(counters.of, tenants)) + max(charge, self._rules.short_tokens)
+        return min(map(counters.of, tenants)) + 2.0 * max(charge, self._rules.short_tokens)
 
     def _grant(self, seq: Sequence, num: int) -> None:
         self._granted.add(seq.id)
@@ -156,7 +159,9 @@ class PromptPass:
         return is_own and self._is_short(seq)
 
     def _is_short(self, seq: Sequence) -> bool:
-        return seq.num_pending <= self._rules.short_tokens or not self._rules.short_tokens
+        return not self._rules.short_tokens or (
+            seq.num_pending <= self._rules.short_tokens and seq.id not in self._long_ids
+        )
 
 
 def resume_swapped(view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:

@@ -66,6 +66,18 @@ def test_the_tail_of_a_long_prompt_is_passed_too():
     assert tape[2].grants == {"short": 4, "long": 4}
 
 
+@pytest.mark.parametrize(("short", "rest"), [(20, 16), (6, 26)])
+def test_a_step_in_which_somebody_passes_is_short(short, rest):
+    """Half of the budget, but a tile at least for whoever was passed: a first token comes at a step's end."""
+    requests = [
+        {"id": "long", "prompt": 300, "output": 2, "tenant": "u"},
+        {"id": "short", "prompt": short, "output": 2, "tenant": "v", "arrival": 1},
+    ]
+    scene = parse_scene({"block_size": 4, "num_blocks": 100, "requests": requests})
+    tape = run_scene(scene, "headway", {"max_num_batched_tokens": "64", "short_prompt_tokens": "32"})
+    assert tape[1].grants == {"short": short, "long": rest}
+
+
 def test_a_burst_of_short_prompts_passes():
     """A tenant that was idle passes a long prompt with short ones of twice its charge together, then turns decide."""
     requests = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +12,7 @@ from headway.cli import bench_options as options
 from headway.cli import flags
 from headway.cli.bench_screen import Screen
 from headway.cli.output import print_json, results
+from headway.cli.values import parse_settings
 
 if TYPE_CHECKING:
     from headway.bench.isolation import Felt, IsolationLoad
@@ -23,6 +24,15 @@ Duration = Annotated[float, typer.Option("--duration", help="Seconds of load in 
 Rate = Annotated[float, typer.Option(help="Requests per second of the small tenant: 128 tokens in, 32 out.")]
 Factor = Annotated[float, typer.Option(help="The big tenant asks for so many times the small one's tokens.")]
 BigPrompt = Annotated[int, typer.Option(help="Tokens of the big tenant's prompts.", min=1)]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of policy headway; repeatable.", show_default="none"),
+]
+Hardware = Annotated[str | None, typer.Option(metavar="CARD", help="In virtual time, on a hardware card.")]
+Calibrated = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="In virtual time, with the step times that `headway calibrate` wrote."),
+]
 
 
 def isolation(
@@ -34,7 +44,10 @@ def isolation(
     big_prompt: BigPrompt = 2000,
     executor: options.ExecutorName = None,
     threads: flags.Threads = None,
-    max_num_batched_tokens: flags.MaxNumBatchedTokens = 256,
+    max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
+    settings: Sets = None,
+    hardware: Hardware = None,
+    calibration: Calibrated = None,
     seed: Annotated[int, typer.Option(help="Seed of the arrivals.")] = 0,
     as_json: flags.Json = False,
 ) -> int:
@@ -44,16 +57,16 @@ def isolation(
 
 
 def _run(given: dict[str, Any]) -> int:
-    from headway.bench.isolation import IsolationLoad
+    from headway.bench.isolation import BIG, SMALL, IsolationLoad
 
     names = ("duration_s", "rate", "factor", "big_prompt", "seed")
     load = IsolationLoad(**{name: given[name] for name in names})
     runs: dict[str, Felt] = {}
     with Screen() as screen:
         for name, policy in RUNS.items():
-            runs[name] = asyncio.run(_measure(name, policy, load, given, screen))
+            runs[name] = _measure(policy, load, [SMALL] if name == "solo" else [SMALL, BIG], given, screen)
             screen.log(f"{name:8} P99 {runs[name].ttft_p99_s * 1e3:9.0f} ms, P50 {runs[name].ttft_p50_s * 1e3:9.0f} ms")
-    document = _document(load, runs)
+    document = _document(load, runs, given)
     if given["as_json"]:
         print_json(document)
     else:
@@ -61,51 +74,35 @@ def _run(given: dict[str, Any]) -> int:
     return 0
 
 
-async def _measure(name: str, policy: str, load: IsolationLoad, given: dict[str, Any], screen: Screen) -> Felt:
-    """One run on a server of its own."""
-    from headway.bench import HttpSettings, HttpTarget, Runner, RunPlan
-    from headway.bench.ids import AnyIds
-    from headway.bench.isolation import BIG, SMALL, felt
-    from headway.cli.own_server import own_server
-    from headway.clock import WallClock
-    from headway.models import open_model
+def _measure(policy: str, load: IsolationLoad, tenants: list[str], given: dict[str, Any], screen: Screen) -> Felt:
+    """One run, where the flags say."""
+    from headway.cli.isolation_runs import run_live, run_virtual
 
-    items = load.items([SMALL] if name == "solo" else [SMALL, BIG])
-    words = server_flags(given, policy)
-    with own_server(words, [SMALL, BIG]) as server:
-        clock = WallClock()
-        target = HttpTarget(HttpSettings(url=server.url, fixed_length=True, api_key=server.keys[SMALL]), clock)
-        plan = RunPlan(items=lambda: items, label=name, num_total=len(items), num_warmups=2, keys=server.keys)
-        runner = Runner(
-            target,
-            AnyIds(open_model(given["model"]).tokenizer.vocab_size, load.seed),
-            clock,
-            plan,
-            on_progress=lambda progress: screen.show(name, progress),
-        )
-        try:
-            return felt(await runner.run(), load.duration_s)
-        finally:
-            await target.close()
+    settings = (given["settings"] or []) if policy == "headway" else []
+    if given["hardware"] or given["calibration"]:
+        return run_virtual(policy, load, tenants, given | {"settings": parse_settings(settings)})
+    words = [*server_flags(given), "--policy", policy]
+    return run_live(load, tenants, [*words, *(word for text in settings for word in ("--set", text))], screen)
 
 
-def server_flags(given: dict[str, Any], policy: str) -> list[str]:
-    """Flags of the experiment's own server."""
+def server_flags(given: dict[str, Any]) -> list[str]:
+    """Flags of the experiment's own server, but for its policy."""
     words = [given["model"]] if given["model"] else []
-    words += ["--policy", policy, "--executor", given["executor"] or options.default_executor()]
+    words += ["--executor", given["executor"] or options.default_executor()]
     words += ["--max-num-batched-tokens", str(given["max_num_batched_tokens"])]
     if given["threads"]:
         words += ["--threads", str(given["threads"])]
     return words
 
 
-def _document(load: IsolationLoad, runs: dict[str, Felt]) -> dict[str, Any]:
+def _document(load: IsolationLoad, runs: dict[str, Felt], given: dict[str, Any]) -> dict[str, Any]:
     p99 = {name: run.ttft_p99_s for name, run in runs.items()}
     served = max(runs["headway"].served_tokens_per_s, runs["vllm"].served_tokens_per_s)
     return {
         **p99,
         "ratio_headway": p99["headway"] / p99["solo"],
         "ratio_vllm": p99["vllm"] / p99["solo"],
+        "is_virtual": bool(given["hardware"] or given["calibration"]),
         "offered_over_served": load.tokens_per_s / served if served else None,
         "load": asdict(load),
         "runs": {name: asdict(run) for name, run in runs.items()},

@@ -58,7 +58,13 @@ def _run(given: dict[str, Any]) -> int:
         ttft_s=given["ttft_ms"] / 1e3,
         seed=given["seed"],
     )
-    words = [*server_flags(given, given["policy"]), "--ttft-limit-ms", str(given["ttft_ms"] * given["margin"])]
+    words = [
+        *server_flags(given),
+        "--policy",
+        given["policy"],
+        "--ttft-limit-ms",
+        str(given["ttft_ms"] * given["margin"]),
+    ]
     with own_server(words) as server, Screen() as screen:
         document = asyncio.run(_measure(load, server.url, given, screen))
     if given["as_json"]:

@@ -44,3 +44,14 @@ def test_mistakes_are_told_before_anything_is_loaded(capsys):
     """One line, status 2."""
     assert main(["bench", "isolation", "--rate", "0"]) == 2
     assert "rate is 0" in capsys.readouterr().err
+
+
+def test_a_small_tenant_hardly_feels_a_big_one(capsys):
+    """In virtual time, beyond twice the capacity: at most twice as long as alone under `headway`, and far more else."""
+    words = ["--hardware", "CPU", "--set", "efficiency=0.8", "--duration", "40", "--json"]
+    assert main(["bench", "isolation", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["is_virtual"]
+    assert found["offered_over_served"] >= 1.5
+    assert found["ratio_headway"] <= 2.0
+    assert found["ratio_vllm"] > 20.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headway.core import Hold, Sequence, StepPlan
 from headway.sched.fill import Budget, capped, grant
 from headway.sched.parts.admission import PeakGate
+from headway.sched.parts.controller import LEAST_TOKENS
 from headway.sched.parts.fairness import VirtualCounters
 from headway.sched.parts.shares import KvShares
 from headway.sched.parts.siblings import PrefixesUnderway
@@ -34,8 +35,8 @@ class PromptPass:
 
     While a long prompt is under way, short ones need not wait for its end. Those of other tenants go first, while
     their tenant is not ahead of the least served by more than twice that prompt's charge: once for the prompt itself,
-    which is charged whole when it begins, and once for a burst. Those of its own tenant get half of what is left; the
-    rest goes to everyone, so that it always moves.
+    which is charged whole when it begins, and once for a burst; such a step is kept short. Those of its own tenant get
+    half of what is left; the rest goes to everyone, so that it always moves.
     """
 
     def __init__(self, view: View, plan: StepPlan, budget: Budget, prompts: list[Sequence], rules: PromptRules) -> None:
@@ -63,11 +64,21 @@ class PromptPass:
         if self._long:
             if self._rules.counters is not None:
                 self._fill(self._may_pass)
+                self._end_soon(whole)
             rest = self._budget.num_tokens - self._budget.num_tokens // 2
             self._budget.num_tokens -= rest
             self._fill(self._is_own_short)
             self._budget.num_tokens += rest
         self._fill(_anyone)
+
+    def _end_soon(self, whole: int) -> None:
+        """Where somebody passed, the step is cut to half of the budget: a first token comes at a step's end.
+
+        No shorter, or a stream of very short prompts would cost throughput; and a tile is always left for the others.
+        """
+        num_passed = whole - self._budget.num_tokens
+        if num_passed:
+            self._budget.num_tokens = min(self._budget.num_tokens, max(LEAST_TOKENS, whole // 2 - num_passed))
 
     def _fill(self, wants: Callable[[Sequence], bool]) -> None:
         for seq in self._started:

@@ -35,7 +35,7 @@ THIRD_PARTY = {  # a part that is not listed lives on the standard library
     "models": {"numpy", "gguf", "safetensors", "tokenizers", "jinja2", "platformdirs", "rich"},
     "executor": {"numpy"},
     "workload": {"numpy", "yaml"},
-    "obs": {"prometheus_client"},
+    "obs": {"prometheus_client", "opentelemetry"},
     "report": {"numpy", "matplotlib"},
     "server": {"fastapi", "starlette", "uvicorn", "pydantic", "msgspec"},
     "bench": {"numpy", "httpx"},

@@ -1,10 +1,12 @@
-"""What `headway serve` writes down of its traffic and its decisions."""
+"""What `headway serve` writes down, or sends, of its traffic and its decisions."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headway.errors import BadSetting
 
 if TYPE_CHECKING:
     from headway.engine import AsyncLLM
@@ -14,13 +16,18 @@ if TYPE_CHECKING:
 class Recording:
     """Files that are opened before the model is loaded, and completed when all is over. Raises `BadSetting`."""
 
-    def __init__(self, requests: Path | None, steps: Path | None, max_mb: int) -> None:
+    def __init__(
+        self, requests: Path | None, steps: Path | None, max_mb: int, *, traces_endpoint: str | None = None
+    ) -> None:
+        self._traces_endpoint = traces_endpoint
         self._requests, self._steps, self._max_bytes = requests, steps, max_mb << 20
         self._recorder: Recorder | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> None:
-        """Open the file of requests."""
+        """Open the file of requests, and look whether traces can be sent."""
+        if self._traces_endpoint is not None:
+            _require_otel()
         if self._requests is not None:
             from headway.obs import Recorder
 
@@ -43,6 +50,12 @@ class Recording:
             )
             self._open.callback(log.close)
             llm.add_listener(log.on_events)
+        if self._traces_endpoint is not None:
+            from headway.obs.spans import otlp_spans
+
+            spans = otlp_spans(self._traces_endpoint, llm.model_name, llm.engine.clock.now)
+            self._open.callback(spans.close)
+            llm.add_listener(spans.on_events)
 
 
 def _engine(llm: AsyncLLM) -> dict[str, object]:
@@ -57,3 +70,10 @@ def _engine(llm: AsyncLLM) -> dict[str, object]:
         "num_host_blocks": limits.num_host_blocks,
         "prefix_cache": config.prefix_cache,
     }
+
+
+def _require_otel() -> None:
+    try:
+        import headway.obs.spans  # noqa: F401 - whether it can be loaded is the question
+    except ImportError as error:
+        raise BadSetting(f"traces need the extra otel: pip install 'headway[otel]' ({error})") from None

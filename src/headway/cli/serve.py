@@ -123,6 +123,16 @@ RecordSteps = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+Traces = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp-traces-endpoint",
+        metavar="URL",
+        help="Send a trace of each request to this OTLP collector, as http://localhost:4318/v1/traces; extra otel.",
+        show_default="no traces",
+        rich_help_panel=_PANEL,
+    ),
+]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every HTTP request.", rich_help_panel=_PANEL)]
 
 
@@ -169,6 +179,7 @@ def serve(
     record: Record = None,
     record_steps: RecordSteps = None,
     record_max_mb: RecordSize = 64,
+    traces_endpoint: Traces = None,
     guarding: object,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API, with continuous batching."""
@@ -178,7 +189,8 @@ def serve(
 def _serve(given: dict[str, Any]) -> None:
     _log_to_stderr(given["log_level"])
     engine, server = _configs(given)
-    _run(engine, server, given["guarding"], Recording(given["record"], given["record_steps"], given["record_max_mb"]))
+    files = (given["record"], given["record_steps"], given["record_max_mb"])
+    _run(engine, server, given["guarding"], Recording(*files, traces_endpoint=given["traces_endpoint"]))
 
 
 def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding, recording: Recording) -> None:

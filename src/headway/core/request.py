@@ -49,7 +49,7 @@ class Request:
     `priority`: lower is served earlier within a `tier`, where the policy knows priorities. Requests with different
     `cache_salt` never share cached blocks. `kv_guaranteed` and `kv_most` are its tenant's shares of all blocks.
     `predicted` is an expected output length, `deadline_s` a moment on the engine's clock, `ttft_s` a target in
-    seconds; None where nothing was said.
+    seconds; None where nothing was said. `traceparent` names the trace that it belongs to (W3C), if it does.
     """
 
     id: str
@@ -68,6 +68,7 @@ class Request:
     deadline_s: float | None = None
     ttft_s: float | None = None
     predicted: int | None = None
+    traceparent: str = ""
 
     def __post_init__(self) -> None:
         """A request has a prompt and room for output: the caller checked both."""

@@ -95,7 +95,8 @@ class EngineCore:
 
     def _fail(self, batch: Batch, fault: ExecutorFault) -> None:
         """A step broke: its sequences at fault end with an error, the engine goes on."""
-        log.error("step %d failed: %s", batch.step, fault)
+        hit = [lane.seq_id for lane in batch.lanes if lane.seq_id in fault.seq_ids or not fault.seq_ids]
+        log.error("step %d failed: %s; requests %s", batch.step, fault, ", ".join(hit[:8]) + ", …" * (len(hit) > 8))
         self.scheduler.fail(batch, fault.seq_ids, self.clock.now())
 
     def _hand_out(self, events: list[Event]) -> None:

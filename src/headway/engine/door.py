@@ -29,6 +29,7 @@ class Extras:
     tier: Tier = Tier.DEFAULT
     timeout_s: float | None = None
     ttft_s: float | None = None
+    traceparent: str = ""
 
 
 class ExtraWords(TypedDict, total=False):
@@ -43,6 +44,7 @@ class ExtraWords(TypedDict, total=False):
     tier: Tier
     timeout_s: float | None
     ttft_s: float | None
+    traceparent: str
 
 
 class Door:
@@ -89,6 +91,7 @@ class Door:
             tier=extras.tier,
             deadline_s=None if extras.timeout_s is None else arrival_s + extras.timeout_s,
             ttft_s=extras.ttft_s,
+            traceparent=extras.traceparent,
         )
 
     def _share(self, kv_most: float, n: int) -> int:

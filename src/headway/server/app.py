@@ -8,15 +8,13 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 
 import headway
 from headway.errors import HeadwayError
 from headway.obs import EngineMetrics, Refusals, TenantFigures, TrafficLog, Watch
 from headway.server.accounts import Accounts
 from headway.server.config import ServerConfig
-from headway.server.faults import fault_of, report
+from headway.server.faults import answer
 from headway.server.middleware import surroundings
 from headway.server.port import ServedEngine
 from headway.server.routes import all_routes
@@ -56,14 +54,8 @@ def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | 
         middleware=surroundings(config, accounts.house),
         lifespan=lifespan,
     )
-    app.add_exception_handler(HeadwayError, _answer)
-    app.add_exception_handler(HTTPException, _answer)
+    app.add_exception_handler(HeadwayError, answer)
+    app.add_exception_handler(HTTPException, answer)
     for router in all_routes(served, metrics, watch):
         app.include_router(router)
     return app
-
-
-async def _answer(_: Request, error: Exception) -> Response:
-    fault = fault_of(error)
-    report(error, fault)
-    return fault.response()

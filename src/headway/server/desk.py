@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from starlette.types import Scope
 
@@ -16,11 +16,21 @@ from headway.server.job import Job, request_names, submit_all
 from headway.server.params import Terms
 from headway.server.patience import Patience, patience_of
 from headway.server.port import ServedEngine
-from headway.server.request_id import request_id, unique
+from headway.server.request_id import request_id, traceparent_of, unique
 from headway.tenancy import Ask, House, ServiceClass, Tenant, Ticket, tier_of
 
 EXPECTED_OUTPUT = 256
 """Tokens of output that are reserved from a token rate for a request whose client named no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Who calls, under which id, for how long at most, and in which trace."""
+
+    tenant: Tenant
+    id: str
+    patience: Patience
+    traceparent: str
 
 
 class Desk:
@@ -45,7 +55,8 @@ class Desk:
         tenant = caller_of(scope).tenant
         patience = patience_of(scope, terms.deadline_ms, terms.ttft_deadline_ms)
         try:
-            return self._submit(tenant, prompts, terms, patience, unique(kind, request_id(scope)))
+            call = _Call(tenant, unique(kind, request_id(scope)), patience, traceparent_of(scope))
+            return self._submit(call, prompts, terms)
         except (TooMany, Overloaded) as error:
             self.refused[Cause.TENANT_LIMIT] += isinstance(error, TooMany)
             self._on_refused(tenant.name)
@@ -74,9 +85,8 @@ class Desk:
                 cause=Cause.DRAINING,
             )
 
-    def _submit(
-        self, tenant: Tenant, prompts: Sequence[Sequence[int]], terms: Terms, patience: Patience, call_id: str
-    ) -> Job:
+    def _submit(self, call: _Call, prompts: Sequence[Sequence[int]], terms: Terms) -> Job:
+        tenant = call.tenant
         tier, model = self._tier(tenant, terms), terms.model or ""
         lengths = tuple(map(len, prompts))
         params = self._bounded(tenant, terms.params, tier, model, max(lengths))
@@ -89,6 +99,22 @@ class Desk:
             model=model,
             tier=tier,
         )
+        names = request_names(call.id, len(prompts))
+        tickets = dict(zip(names, self._house.gate.enter(tenant, ask), strict=True))
+        self._tickets |= tickets
+        try:
+            job = submit_all(self._engine, prompts, params, names, self._extras(call, terms, tier))
+        except BaseException:
+            for name, ticket in tickets.items():
+                ticket.cancel()
+                self._tickets.pop(name, None)
+            raise
+        job.ends_at = call.patience.ends_at
+        return job
+
+    def _extras(self, call: _Call, terms: Terms, tier: Tier) -> ExtraWords:
+        """What the engine is told of a call beside its prompts and sampling."""
+        tenant, patience = call.tenant, call.patience
         extras = ExtraWords(
             tenant=tenant.name,
             weight=tenant.weight,
@@ -97,23 +123,13 @@ class Desk:
             tier=tier,
             priority=terms.priority,
             cache_salt=self._house.salt(tenant, terms.cache_salt),
+            traceparent=call.traceparent,
         )
         if patience.timeout_s is not None:
             extras["timeout_s"] = patience.timeout_s
         if patience.ttft_s is not None:
             extras["ttft_s"] = patience.ttft_s
-        names = request_names(call_id, len(prompts))
-        tickets = dict(zip(names, self._house.gate.enter(tenant, ask), strict=True))
-        self._tickets |= tickets
-        try:
-            job = submit_all(self._engine, prompts, params, names, extras)
-        except BaseException:
-            for name, ticket in tickets.items():
-                ticket.cancel()
-                self._tickets.pop(name, None)
-            raise
-        job.ends_at = patience.ends_at
-        return job
+        return extras
 
     @property
     def num_open(self) -> int:

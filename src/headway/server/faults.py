@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.errors import (
@@ -23,6 +24,7 @@ from headway.errors import (
     UnknownModel,
 )
 from headway.server.linger import LingeringResponse
+from headway.server.request_id import request_id
 
 logger = logging.getLogger(__name__)
 
@@ -100,10 +102,18 @@ def fault_of(error: Exception) -> Fault:
             return Fault(status=500, message="internal server error; the log has the cause", kind="server_error")
 
 
-def report(error: Exception, fault: Fault) -> None:
-    """Log what is our own fault; the cause in full where nobody foresaw it."""
+async def answer(request: Request, error: Exception) -> Response:
+    """Answer a request that ended in an exception, as FastAPI's handlers do."""
+    fault = fault_of(error)
+    report(error, fault, request_id(request.scope))
+    return fault.response()
+
+
+def report(error: Exception, fault: Fault, name: str) -> None:
+    """Log what is our own fault in the request of that name; the cause in full where nobody foresaw it."""
     if fault.status == 500:
-        logger.error("%s: %s", type(error).__name__, error, exc_info=None if isinstance(error, HeadwayError) else error)
+        cause = None if isinstance(error, HeadwayError) else error
+        logger.error("request %s: %s: %s", name, type(error).__name__, error, exc_info=cause)
 
 
 def refusal(message: str, retry_after_s: float, *, code: str) -> Fault:

@@ -70,7 +70,7 @@ class Envelope:
             return None
         except Exception as error:
             fault = fault_of(error)
-            report(error, fault)
+            report(error, fault, request_id(scope))
             if status:
                 raise
             await fault.response()(scope, receive, named)

@@ -9,7 +9,9 @@ from starlette.types import Scope
 
 MAX_CHARS = 128
 HEADER = b"x-request-id"
+TRACE_HEADER = b"traceparent"
 _KEY = "headway.request_id"
+_TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _ODD = re.compile(r"[^A-Za-z0-9._:/+=@-]")
 
 
@@ -24,9 +26,9 @@ def name_request(scope: Scope) -> None:
     scope[_KEY] = clean(given.decode("latin-1"))
 
 
-def adopt(scope: Scope, text: str | None) -> None:
-    """Take a name from the body where the header had none."""
-    if text and not scope.get(_KEY):
+def adopt(scope: Scope, text: object) -> None:
+    """Take a name from the body where the header had none; what is no text is a mistake that is told elsewhere."""
+    if isinstance(text, str) and text and not scope.get(_KEY):
         scope[_KEY] = clean(text)
 
 
@@ -35,6 +37,12 @@ def request_id(scope: Scope) -> str:
     name: str = scope.get(_KEY) or uuid.uuid4().hex
     scope[_KEY] = name
     return name
+
+
+def traceparent_of(scope: Scope) -> str:
+    """The W3C trace that the client says the request belongs to; empty where it says none, or in a broken form."""
+    value: bytes = next((value for name, value in scope["headers"] if name == TRACE_HEADER), b"")
+    return value.decode() if _TRACE.fullmatch(value) else ""
 
 
 def unique(kind: str, name: str) -> str:

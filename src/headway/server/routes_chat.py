@@ -9,7 +9,7 @@ from headway.server.messages import plain_messages, template_variables
 from headway.server.params import chat_terms
 from headway.server.reply import Head, tier_shown, usage_mode
 from headway.server.reply_chat import ChatReply
-from headway.server.request_id import adopt, request_id
+from headway.server.request_id import request_id
 from headway.server.schema import ChatRequest
 from headway.server.served import Served
 from headway.server.stream import EventStream, answer_whole
@@ -25,7 +25,6 @@ def chat_routes(served: Served) -> APIRouter:
         served.require_welcome(request.scope)
         body = await served.read(request, ChatRequest)
         terms = chat_terms(body)
-        adopt(request.scope, body.request_id)
         messages = plain_messages(body.messages)
         prompt_ids = await served.texts.encode_chat(
             messages, template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)

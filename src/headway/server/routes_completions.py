@@ -8,7 +8,7 @@ from headway.server.document import json_body
 from headway.server.params import completion_terms
 from headway.server.reply import Head, tier_shown, usage_mode
 from headway.server.reply_completion import CompletionReply
-from headway.server.request_id import adopt, request_id
+from headway.server.request_id import request_id
 from headway.server.schema import CompletionRequest
 from headway.server.served import Served
 from headway.server.stream import EventStream, answer_whole
@@ -24,7 +24,6 @@ def completion_routes(served: Served) -> APIRouter:
         served.require_welcome(request.scope)
         body = await served.read(request, CompletionRequest)
         terms = completion_terms(body)
-        adopt(request.scope, body.request_id)
         prompts = await served.texts.encode(body.prompt)
         job = served.desk.submit(request.scope, prompts, terms, "cmpl", "prompt")
         head = Head(

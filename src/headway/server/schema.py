@@ -117,8 +117,8 @@ class DetokenizeRequest(Body):
 BodyType = TypeVar("BodyType", bound=Body)
 
 
-def parse(kind: type[BodyType], document: dict[str, Any]) -> BodyType:
-    """The document as a request. Raises `InvalidRequest` about the first field that is wrong, naming it."""
+def parse(kind: type[BodyType], document: dict[str, Any], name: str) -> BodyType:
+    """The document of the request of that name. Raises `InvalidRequest` about the first field that is wrong."""
     try:
         body = kind.model_validate(document)
     except ValidationError as error:
@@ -126,7 +126,7 @@ def parse(kind: type[BodyType], document: dict[str, Any]) -> BodyType:
     extra = body.model_extra or {}
     refuse_unsupported(extra)
     if extra and logger.isEnabledFor(logging.DEBUG):
-        logger.debug("fields that nobody reads: %s", ", ".join(sorted(extra))[:500])
+        logger.debug("request %s: fields that nobody reads: %s", name, ", ".join(sorted(extra))[:500])
     return body
 
 

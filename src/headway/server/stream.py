@@ -16,6 +16,7 @@ from headway.server.disconnect import Client
 from headway.server.faults import Fault, fault_of, report
 from headway.server.job import Collected, Job
 from headway.server.reply import Reply
+from headway.server.request_id import request_id
 from headway.server.wire import DONE, KEEP_ALIVE
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,8 @@ class EventStream(Response):
         """Run the whole stream; aborts the job whatever way it ends."""
         try:
             failed = None
-            async with Client(receive, self._job.abort) as client, _Line(send, self._config, self._job.abort) as line:
+            line = _Line(send, self._config, self._job.abort, request_id(scope))
+            async with Client(receive, self._job.abort) as client, line:
                 failed = await self._write(line, client)
             if failed is not None:
                 await failed.response()(scope, receive, send)
@@ -58,7 +60,7 @@ class EventStream(Response):
             await line.end(self._reply.closing(self._job.usage) + DONE)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told and the log has it
             fault = fault_of(error)
-            report(error, fault)
+            report(error, fault, line.name)
             if not line.is_open:
                 return fault
             await line.end(b"data: " + fault.encode() + b"\n\n" + DONE)
@@ -68,8 +70,9 @@ class EventStream(Response):
 class _Line:
     """The connection to one reader: opened by the first write, kept awake by comments, given up when stuck."""
 
-    def __init__(self, send: Send, config: ServerConfig, on_stall: Callable[[], None]) -> None:
+    def __init__(self, send: Send, config: ServerConfig, on_stall: Callable[[], None], name: str) -> None:
         self.is_open = False
+        self.name = name
         self._send, self._on_stall = send, on_stall
         self._idle_s, self._stall_s = config.keep_alive_s, config.stall_timeout_s
         self._now = asyncio.get_running_loop().time
@@ -126,7 +129,7 @@ class _Line:
             await asyncio.sleep(max(period_s - quiet_s, 0.01))
 
     def _give_up(self) -> None:
-        logger.warning("a client has read nothing for %g s; its request is aborted", self._stall_s)
+        logger.warning("request %s: its client has read nothing for %g s; it is aborted", self.name, self._stall_s)
         self._is_stuck = True
         self._on_stall()
         if self._writer is not None:

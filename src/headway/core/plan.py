@@ -85,7 +85,7 @@ class StepPlan:
     @property
     def num_tokens(self) -> int:
         """Tokens granted, without padding and wasted rows."""
-        return sum(grant.num_tokens for grant in self.grants)
+        return sum([grant.num_tokens for grant in self.grants])
 
 
 @dataclass(slots=True)

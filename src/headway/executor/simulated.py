@@ -28,6 +28,7 @@ class _Source:
     end_at: int
     end_id: int
     banned: frozenset[int]
+    logprobs: Logprobs | None
 
 
 @dataclass(slots=True)
@@ -97,9 +98,10 @@ class SimulatedExecutor:
             end_s = max(end_s, free_s) + elapsed_s
             self._ends_s[stage] = end_s
         outcome = StepResult(elapsed_s=elapsed_s)
+        tokens, token = outcome.tokens, self._token
         for lane in batch.lanes:
             for draw in lane.draws:
-                outcome.tokens[draw.seq_id] = [self._token(draw)]
+                tokens[draw.seq_id] = [token(draw)]
             if lane.prompt_logprobs is not None:
                 outcome.prompt_logprobs[lane.seq_id] = [_CERTAIN] * _num_scored(lane)
         return Scheduled(outcome, end_s, self._clock)
@@ -128,14 +130,13 @@ class SimulatedExecutor:
         source = self._sources.get(draw.seq_id)
         if source is None:
             source = self._sources[draw.seq_id] = self._source(draw)
-        logprobs = None if draw.params.logprobs is None else _CERTAIN
         position = len(draw.token_ids) - draw.num_prompt
         if position >= source.end_at:
-            return Token(source.end_id, logprobs)
+            return Token(source.end_id, source.logprobs)
         token_id = (source.key + position * 2_654_435_761) % self._vocab_size
         while token_id in source.banned:
             token_id = (token_id + 1) % self._vocab_size
-        return Token(token_id, logprobs)
+        return Token(token_id, source.logprobs)
 
     def _source(self, draw: Draw) -> _Source:
         params = draw.params
@@ -148,6 +149,7 @@ class SimulatedExecutor:
             end_at=sys.maxsize if never_ends else max(params.min_tokens, (wanted or 0) - 1),
             end_id=min(draw.eos_ids, default=0),
             banned=draw.eos_ids.union(params.stop_token_ids),
+            logprobs=None if params.logprobs is None else _CERTAIN,
         )
 
     def _check(self, lanes: list[Lane]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from hashlib import blake2b
 from struct import Struct
 
@@ -29,6 +29,11 @@ class HashedPrefixCache:
     @property
     def num_idle(self) -> int:
         return len(self._idle)
+
+    @property
+    def blocks(self) -> Container[int]:
+        """Those that have a digest."""
+        return self._digests
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
         """Follow the chain until a digest is unknown."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Run
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -46,7 +47,7 @@ class Ledger:
         self._kv = kv
         self._tables = kv.tables
         self._block_refs = kv.pool.refs
-        self._is_cached = kv.prefix.holds
+        self._cached = kv.prefix.blocks
         self._free = kv.num_free
         self._host_free = kv.num_host_free
         self._num_taken = 0
@@ -75,6 +76,11 @@ class Ledger:
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
+
+    @property
+    def takes(self) -> Mapping[str, int]:
+        """Tokens taken in this pass, by sequence id."""
+        return self._taken
 
     def taken(self, seq: Sequence) -> int:
         """Tokens taken for this sequence in this pass."""
@@ -127,9 +133,10 @@ class Ledger:
         """Blocks promised by this pass, by sequence id: what `KVCache.reserve` is to be told."""
         return {seq_id: account.num_promised for seq_id, account in self._accounts.items() if account.num_promised}
 
-    def moves_blocks(self, seq: Sequence) -> bool:
-        """Whether what was taken for this sequence needs new blocks, or copies; most decodes need neither."""
-        return seq.id in self._accounts
+    @property
+    def movers(self) -> Collection[str]:
+        """Sequences, by id, for which what was taken needs new blocks or copies; most decodes need neither."""
+        return self._accounts.keys()
 
     def take(self, seq: Sequence, num_tokens: int, reserve: int | None = None) -> bool:
         """Take blocks for `num_tokens` more tokens; False, and nothing is changed, when they do not fit.
@@ -139,14 +146,20 @@ class Ledger:
         """
         seq_id = seq.id
         before = self._taken.get(seq_id, 0)
-        if reserve is not None or not self._is_covered(seq, before, num_tokens):
-            if seq_id in self._swapped_out:
-                return False
-            is_new = seq_id not in self._accounts
-            if not self._grow(self._open(seq), before, num_tokens, reserve):
-                if is_new and not self._has_table(seq_id):
-                    self._close(seq_id)
-                return False
+        table = self._tables.get(seq_id)
+        if table is None or reserve is not None or seq_id in self._accounts or seq_id in self._gone:
+            is_covered = False
+        else:  # most decodes go into a block that the sequence holds alone
+            size = self.block_size
+            position, offset = divmod(seq.num_computed + before, size)
+            is_covered = (
+                offset + num_tokens <= size
+                and position < len(block_ids := table.block_ids)
+                and self._block_refs[block := block_ids[position]] == 1
+                and block not in self._cached
+            )
+        if not is_covered and not self._take_more(seq, before, num_tokens, reserve):
+            return False
         self._taken[seq_id] = before + num_tokens
         self._num_taken += num_tokens
         return True
@@ -197,20 +210,20 @@ class Ledger:
         self._host_free -= num_blocks
         return True
 
-    def _is_covered(self, seq: Sequence, num_taken: int, num_tokens: int) -> bool:
-        """Whether the tokens go into one block that the sequence holds alone, as most decodes do."""
-        seq_id = seq.id
-        if seq_id in self._accounts or seq_id in self._gone or (table := self._tables.get(seq_id)) is None:
+    def _take_more(self, seq: Sequence, num_taken: int, num_tokens: int, reserve: int | None) -> bool:
+        """Take blocks, through the sequence's account; False, and nothing is changed, when they do not fit."""
+        if seq.id in self._swapped_out:
             return False
-        position, offset = divmod(seq.num_computed + num_taken, self.block_size)
-        if offset + num_tokens > self.block_size or position >= len(table.block_ids):
-            return False
-        block = table.block_ids[position]
-        return self._block_refs[block] == 1 and not self._is_cached(block)
+        is_new = seq.id not in self._accounts
+        if self._grow(self._open(seq), num_taken, num_tokens, reserve):
+            return True
+        if is_new and not self._has_table(seq.id):
+            self._close(seq.id)
+        return False
 
     def _is_sole(self, block: int) -> bool:
         """Whether a referenced block can never have a second holder in this pass: nobody can hit it."""
-        return block >= 0 and self._block_refs[block] == 1 and not self._is_cached(block)
+        return block >= 0 and self._block_refs[block] == 1 and block not in self._cached
 
     def _has_table(self, seq_id: str) -> bool:
         return seq_id in self._tables and seq_id not in self._gone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -45,6 +45,11 @@ class PrefixCache(Protocol):
     @property
     def num_idle(self) -> int:
         """Blocks that `evict` can return."""
+        ...
+
+    @property
+    def blocks(self) -> Container[int]:
+        """Every block that a hit could contain. Live: read it, never write."""
         ...
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
@@ -96,6 +101,11 @@ class NoPrefixCache:
     @property
     def num_idle(self) -> int:
         return 0
+
+    @property
+    def blocks(self) -> Container[int]:
+        """None."""
+        return ()
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
         """Finds nothing."""

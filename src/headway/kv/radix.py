@@ -11,7 +11,7 @@ at once least recently used first and leaves first. No search for the next victi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
@@ -57,6 +57,11 @@ class RadixPrefixCache:
     @property
     def num_idle(self) -> int:
         return len(self._idle)
+
+    @property
+    def blocks(self) -> Container[int]:
+        """Those that lie in a tree."""
+        return self._nodes
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
         """Walk down as far as the tokens go the same way."""

@@ -109,31 +109,32 @@ def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, vi
     `cap` bounds a sequence's tokens, 0 does not. A sequence that must give way itself ends the pass. As vLLM V1,
     ALGORITHMS §4 steps 1-3: a sequence with nothing to compute is passed over, not waited for.
     """
-    take = view.ledger.take
+    take, add = view.ledger.take, plan.grants.append
     left = [seq for seq in view.running if not seq.num_in_flight]
-    at = 0
-    while at < len(left) and budget.num_tokens > 0:
+    at, num_tokens = 0, budget.num_tokens
+    while at < len(left) and num_tokens > 0:
         seq = left[at]
         wanted = len(seq.token_ids) - seq.num_computed
         if wanted > 1:
-            wanted = min(wanted, cap or NO_LIMIT, budget.num_tokens)
+            wanted = min(wanted, cap or NO_LIMIT, num_tokens)
+        at += 1
         if wanted <= 0:
-            at += 1
             continue
         while not take(seq, wanted):
             loser = victim(left)
             position = left.index(loser)
             del left[position]
-            if position < at:
-                at -= 1
-                budget.num_tokens += sum(entry.num_tokens for entry in plan.grants if entry.seq is loser)
+            at -= position < at
+            num_tokens += sum(entry.num_tokens for entry in plan.grants if entry.seq is loser)
             preempt(plan, view, loser)
+            add = plan.grants.append
             budget.num_seqs += loser.num_branches
             if loser is seq:
+                budget.num_tokens = num_tokens
                 return
-        plan.grants.append(Grant(seq, wanted))
-        budget.num_tokens -= wanted
-        at += 1
+        add(Grant(seq, wanted))
+        num_tokens -= wanted
+    budget.num_tokens = num_tokens
 
 
 def admit(

@@ -136,23 +136,24 @@ class Scheduler:
     def commit(self, batch: Batch, result: StepResult, now_s: float) -> None:
         """Book what a batch computed: counters, cache, tokens, endings."""
         tokens, size = result.tokens, self.kv.block_size
+        append = self._append
         for grant, lane in zip(batch.grants, batch.lanes, strict=True):
-            seq = grant.seq
+            seq, num_tokens = grant.seq, grant.num_tokens
             seq.num_in_flight = 0
             if seq.finish_reason is not None:  # aborted while in flight
                 self._stepper.drop_branches(seq.id)
                 continue
-            seq.num_computed += grant.num_tokens
-            if seq.num_computed % size < grant.num_tokens:  # a block is complete
+            seq.num_computed += num_tokens
+            if seq.num_computed % size < num_tokens:  # a block is complete
                 self.kv.publish(seq.id, seq.token_ids, seq.num_computed, seq.request.cache_salt)
             if lane.prompt_logprobs is not None:
                 self._score(seq, lane.start, result.prompt_logprobs.get(seq.id, []))
             if lane.draws:
                 if seq.num_branches == 1:
-                    self._append(seq, tokens[seq.id], now_s)
+                    append(seq, tokens[seq.id], now_s)
                     continue
                 for member in self._fork(seq):
-                    self._append(member, tokens[member.id], now_s)
+                    append(member, tokens[member.id], now_s)
         self._release_ended(now_s)
 
     def fail(self, batch: Batch, seq_ids: tuple[str, ...], now_s: float) -> None:
@@ -224,15 +225,16 @@ class Scheduler:
         return [seq, *children]
 
     def _append(self, seq: Sequence, tokens: list[Token], now_s: float) -> None:
-        request = seq.request
-        token_ids = seq.token_ids
-        for index, token in enumerate(tokens, start=len(token_ids) - len(request.prompt_ids)):
+        request, token_ids = seq.request, seq.token_ids
+        index = len(token_ids) - len(request.prompt_ids)
+        for token in tokens:
             token_id = token.token_id
             token_ids.append(token_id)
             self._events.append(TokenEmitted(seq.id, request.id, seq.choice, index, token_id, now_s, token.logprobs))
             if (reason := self._stop(seq)) is not None:
                 self._end(seq, reason, now_s)
                 return
+            index += 1
 
     def _end(self, seq: Sequence, reason: FinishReason, now_s: float) -> None:
         seq.finish_reason = reason

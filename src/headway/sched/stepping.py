@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from headway.core import (
     Admitted,
     Batch,
     Draw,
     Event,
-    Grant,
     Lane,
     Place,
     Preempted,
@@ -39,22 +38,25 @@ class Stepper:
         batch = Batch(record.step, [], grants=plan.grants, num_wasted_rows=len(plan.wasted))
         for entry in plan.preemptions:
             self._preempt(entry, record, events)
-        for gang in _by_request(entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP):
-            batch.swap_out += self._kv.swap_out(*gang)
+        if plan.preemptions:
+            for gang in _by_request(entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP):
+                batch.swap_out += self._kv.swap_out(*gang)
+        waiting = Place.WAITING  # an enum's members are slow to look up
         for grant in plan.grants:
-            if grant.seq.place is Place.WAITING:
+            if grant.seq.place is waiting:
                 self._admit(grant.seq, ledger, record, events)
-        batch.swap_in = self._kv.swap_in(*(seq.id for seq in plan.swap_ins))
+        if plan.swap_ins:
+            batch.swap_in = self._kv.swap_in(*(seq.id for seq in plan.swap_ins))
         for seq in plan.swap_ins:
             self._queues.move(seq, Place.RUNNING)
             record.swapped_in.append(seq.id)
             events.append(Resumed(seq.id, seq.request.id, record.start_s))
         for seq_id, num_blocks in ledger.reservations().items():
             self._kv.reserve(seq_id, num_blocks)
-        batch.lanes = [self._lane(grant, ledger, batch) for grant in plan.grants]
+        self._fill(batch, ledger.movers)
         record.grants = {grant.seq.id: grant.num_tokens for grant in plan.grants}
         record.padding = {grant.seq.id: grant.padding for grant in plan.grants if grant.padding}
-        record.wasted_rows = {seq.id: 1 for seq in plan.wasted}
+        record.wasted_rows = dict.fromkeys([seq.id for seq in plan.wasted], 1)
         record.free_blocks = self._kv.num_free
         return batch
 
@@ -115,25 +117,28 @@ class Stepper:
         self._queues.move(seq, Place.RUNNING)
         events.append(Admitted(seq.id, seq.request.id, seq.num_computed, is_first, record.start_s))
 
-    def _lane(self, grant: Grant, ledger: Ledger, batch: Batch) -> Lane:
-        seq = grant.seq
-        seq_id, token_ids, start = seq.id, seq.token_ids, seq.num_computed
-        stop = start + grant.num_tokens
-        if ledger.moves_blocks(seq):
-            batch.copies += self._kv.extend(seq_id, start, stop)
-        seq.num_in_flight = grant.num_tokens
-        is_last = stop == len(token_ids)
-        draws: tuple[Draw, ...] = ()
-        if is_last:
-            draws = self._draw(seq) if seq.num_branches == 1 else self._draws_of(seq)
-        table = self._kv.block_table(seq_id)
-        lane = Lane(seq_id, token_ids[start:stop], start, table, draws, None, grant.padding)
-        if (scores := seq.request.params.prompt_logprobs) is not None and not seq.num_output:
-            lane.prompt_logprobs = scores
-            lane.next_id = None if is_last else token_ids[stop]
-        return lane
+    def _fill(self, batch: Batch, movers: Collection[str]) -> None:
+        """One lane per grant, in its order. The blocks of all but `movers` are there."""
+        tables, made, extend, add = self._kv.tables, self._draws, self._kv.extend, batch.lanes.append
+        for grant in batch.grants:
+            seq = grant.seq
+            seq_id, token_ids, start = seq.id, seq.token_ids, seq.num_computed
+            seq.num_in_flight = grant.num_tokens
+            stop = start + grant.num_tokens
+            if seq_id in movers:
+                batch.copies += extend(seq_id, start, stop)
+            draws: tuple[Draw, ...] = ()
+            if stop == len(token_ids):
+                draws = (made.get(seq_id) if seq.num_branches == 1 else None) or self._draws_of(seq)
+            lane = Lane(seq_id, token_ids[start:stop], start, tables[seq_id].block_ids, draws, None, grant.padding)
+            if (scores := seq.request.params.prompt_logprobs) is not None and not seq.num_output:
+                lane.prompt_logprobs = scores
+                lane.next_id = None if draws else token_ids[stop]
+            add(lane)
 
     def _draws_of(self, seq: Sequence) -> tuple[Draw, ...]:
+        if seq.num_branches == 1:
+            return self._draw(seq)
         children = [Sequence(seq.request, choice, rank=seq.rank) for choice in range(1, seq.num_branches)]
         self._branches[seq.id] = children
         return tuple(draw for member in (seq, *children) for draw in self._draw(member))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core import Hold, Place, StepPlan
+from headway.core import Hold, Place, Sequence, StepPlan
 from headway.errors import PolicyFault
 from headway.kv import KVCache
 from headway.sched.policy import PlanLimits
@@ -12,35 +12,43 @@ from headway.sched.view import View
 
 def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:
     """Raise `PolicyFault` unless the plan is sound: known sequences, each once, paid for, within the limits."""
-    ledger = view.ledger
     leaving = {entry.seq.id for entry in plan.preemptions}
     returning = {seq.id for seq in plan.swap_ins}
-    granted: set[str] = set()
     num_new = sum(seq.num_branches for seq in plan.swap_ins)
+    ids = [grant.seq.id for grant in plan.grants]
+    if len(set(ids)) < len(ids):
+        twice = next(seq_id for at, seq_id in enumerate(ids) if seq_id in ids[:at])
+        raise PolicyFault(policy, f"two grants for {twice}")
+    taken, running = view.ledger.takes, Place.RUNNING  # an enum's members are slow to look up
     for grant in plan.grants:
         seq, num_tokens = grant.seq, grant.num_tokens
-        if seq.id in granted:
-            raise PolicyFault(policy, f"two grants for {seq.id}")
-        granted.add(seq.id)
         if seq.num_in_flight:
             raise PolicyFault(policy, f"{seq.id} is still in flight")
-        if seq.place is Place.WAITING:
-            num_new += seq.num_branches
-        elif seq.place is not Place.RUNNING and seq.id not in returning:
-            raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be computed")
-        elif seq.id in leaving:
-            num_new += seq.num_branches
-        is_staying = seq.place is Place.RUNNING and seq.id not in leaving
-        num_pending = seq.num_pending if is_staying else ledger.num_pending(seq)
+        if seq.place is running and seq.id not in leaving:
+            num_pending = len(seq.token_ids) - seq.num_computed
+        else:
+            num_new += _num_new(seq, returning, policy)
+            num_pending = view.ledger.num_pending(seq)
         if not 1 <= num_tokens <= num_pending:
             raise PolicyFault(policy, f"{num_tokens} tokens granted to {seq.id}, which has {num_pending} pending")
-        if ledger.taken(seq) < num_tokens:
+        if taken.get(seq.id, 0) < num_tokens:
             raise PolicyFault(policy, f"{seq.id} was granted {num_tokens} tokens without taking their blocks")
-    _check_leaving(plan, policy)
+    if plan.preemptions or plan.swap_ins:
+        _check_leaving(plan, policy)
     _check_totals(plan, limits, policy)
-    left = sum(entry.seq.num_branches for entry in plan.preemptions if entry.seq.place is Place.RUNNING)
-    if limits.max_seqs is not None and num_new and view.num_running - left + num_new > limits.max_seqs:
-        raise PolicyFault(policy, f"{view.num_running - left + num_new} sequences, limit {limits.max_seqs}")
+    if num_new and limits.max_seqs is not None:
+        left = sum(entry.seq.num_branches for entry in plan.preemptions if entry.seq.place is running)
+        if (num_seqs := view.num_running - left + num_new) > limits.max_seqs:
+            raise PolicyFault(policy, f"{num_seqs} sequences, limit {limits.max_seqs}")
+
+
+def _num_new(seq: Sequence, returning: set[str], policy: str) -> int:
+    """Sequences that a grant brings to the device; those swapped in are counted apart."""
+    if seq.place in (Place.WAITING, Place.RUNNING):
+        return seq.num_branches
+    if seq.id not in returning:
+        raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be computed")
+    return 0
 
 
 def _check_leaving(plan: StepPlan, policy: str) -> None:

@@ -29,4 +29,4 @@ class View:
     @property
     def num_running(self) -> int:
         """Running sequences, counting the choices that are still to be forked."""
-        return sum(seq.num_branches for seq in self.running)
+        return sum([seq.num_branches for seq in self.running])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -59,7 +61,19 @@ def simulate(
     run.add(pool)
     if decoders is not None:
         run.add(decoders)
-    return run.go(label)
+    with _seldom_collected():
+        return run.go(label)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Let the collector of cycles pass seldom: a run makes hundreds of millions of objects, and hardly a cycle."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 @dataclass(slots=True, eq=False)

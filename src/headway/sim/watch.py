@@ -87,10 +87,11 @@ class Watch:
         for event in events:
             if type(event) is TokenEmitted:
                 life = lives[event.request_id]
-                life.token_s.append(event.at_s)
+                token_s = life.token_s
+                token_s.append(event.at_s)
                 if life.answer is not None:
                     life.answer.append(event.token_id)
-                if life.patience and len(life.token_s) == life.patience:
+                if len(token_s) == life.patience:
                     self._on_impatient(life)
             else:
                 self._on_event(event)

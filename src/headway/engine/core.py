@@ -81,22 +81,25 @@ class EngineCore:
     def _launch(self, batch: Batch) -> None:
         try:
             self._pending.append((batch, self.executor.launch(batch)))
-        except ExecutorFault as fault:
-            self._fail(batch, fault)
+        except Exception as error:  # noqa: BLE001 - whatever an executor raises, only its batch fails
+            self._fail(batch, error)
 
     def _commit_oldest(self) -> None:
         batch, pending = self._pending.popleft()
         try:
             result = pending.result()
-        except ExecutorFault as fault:
-            self._fail(batch, fault)
+        except Exception as error:  # noqa: BLE001 - the same
+            self._fail(batch, error)
         else:
             self.scheduler.commit(batch, result, self.clock.now())
 
-    def _fail(self, batch: Batch, fault: ExecutorFault) -> None:
+    def _fail(self, batch: Batch, error: Exception) -> None:
         """A step broke: its sequences at fault end with an error, the engine goes on."""
+        fault = error if isinstance(error, ExecutorFault) else ExecutorFault(f"{type(error).__name__}: {error}")
         hit = [lane.seq_id for lane in batch.lanes if lane.seq_id in fault.seq_ids or not fault.seq_ids]
-        log.error("step %d failed: %s; requests %s", batch.step, fault, ", ".join(hit[:8]) + ", …" * (len(hit) > 8))
+        names = ", ".join(hit[:8]) + ", …" * (len(hit) > 8)
+        unforeseen = None if fault is error else error
+        log.error("step %d failed: %s; requests %s", batch.step, fault, names, exc_info=unforeseen)
         self.scheduler.fail(batch, fault.seq_ids, self.clock.now())
 
     def _hand_out(self, events: list[Event]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +11,8 @@ from headway.core import Event, FinishReason, Sequence, SequenceFinished, TokenE
 from headway.core.stopping import token_stop
 from headway.engine.detokenize import Detokenizer, InclusiveStopMatcher, StopMatcher
 from headway.engine.outputs import Delta
+
+log = logging.getLogger(__name__)
 
 
 class TokenTexts(Protocol):
@@ -66,8 +69,16 @@ class TextStage:
 
         As `token_stop`, and a stop string that is complete ends it too, though not before `min_tokens`; one found at
         the last possible token counts as STOP. A stop string is found in the output alone, never across the prompt.
+        ERROR where the tokenizer fails.
         """
         track = self._tracks.get(seq.id) or self._open(seq)
+        try:
+            return self._judge(track, seq)
+        except Exception:  # a mistake in one text must not end the engine, which serves everybody
+            log.exception("request %s: token %d cannot be told as text", seq.request.id, seq.token_ids[-1])
+            return FinishReason.ERROR
+
+    def _judge(self, track: _Track, seq: Sequence) -> FinishReason | None:
         token_id = seq.token_ids[-1]
         reason = token_stop(seq)
         if reason is FinishReason.STOP:

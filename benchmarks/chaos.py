@@ -173,7 +173,7 @@ async def clients_vanish(server: Server) -> bool:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(message[: chance.choice((chance.randrange(len(message)), len(message)))])
         with contextlib.suppress(TimeoutError, ConnectionError):
-            await asyncio.wait_for(reader.read(chance.randrange(1, 600)), 0.2)
+            await asyncio.wait_for(reader.read(chance.randrange(1, 600)), 0.05)
         writer.transport.abort()
     return await server.ask() == "length" and await server.is_idle()
 

@@ -29,7 +29,6 @@ from headway.cli.own_server import OwnServer, own_server
 from headway.clock import WallClock
 
 CANCELLED, SLOW = 0.2, 0.1
-BURST_EVERY_S, BURST_PAUSE_S = 20.0, 2.0
 MOST_GROWTH, SPARE_BYTES = 1.15, 64 << 20
 LENGTHS = (4, 16, 60, 200)
 
@@ -42,6 +41,8 @@ class Soak:
     end_s: float
     longest: int
     seed: int
+    burst_every_s: float
+    burst_pause_s: float
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
@@ -50,8 +51,8 @@ class Soak:
         chance = random.Random(f"{self.seed} {number}")
         turn = 0
         while (now_s := time.monotonic()) < self.end_s:
-            if now_s % BURST_EVERY_S < BURST_PAUSE_S:  # all pause, and all come back at once
-                await asyncio.sleep(BURST_PAUSE_S - now_s % BURST_EVERY_S)
+            if now_s % self.burst_every_s < self.burst_pause_s:  # all pause, and all come back at once
+                await asyncio.sleep(self.burst_pause_s - now_s % self.burst_every_s)
             turn += 1
             try:
                 self.outcomes[await self._ask(chance, f"{number}-{turn}")] += 1
@@ -106,7 +107,8 @@ async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str
     target = HttpTarget(HttpSettings(url=server.url, fixed_length=True, request_timeout_s=300.0), WallClock())
     await target.check()
     began_s = time.monotonic()
-    run = Soak(target, began_s + options.duration, options.longest, options.seed)
+    bursts = (options.burst_every, options.burst_pause)
+    run = Soak(target, began_s + options.duration, options.longest, options.seed, *bursts)
     clients = [asyncio.create_task(run.client(number)) for number in range(options.streams)]
     await asyncio.sleep(options.duration / 3)
     early = resident_bytes(server.pid)
@@ -149,6 +151,8 @@ def main() -> int:
     parser.add_argument("--executor", default=default_executor())
     parser.add_argument("--longest", type=int, default=256, help="most tokens of a request")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--burst-every", type=float, default=20.0, help="seconds from one pause of all to the next")
+    parser.add_argument("--burst-pause", type=float, default=2.0, help="seconds that all pause")
     options = parser.parse_args()
     if options.short:
         options.streams, options.duration = 40, 15.0

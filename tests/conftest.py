@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 # ci: the same examples on every machine and run. full: fresh ones, many, for `make test-full`.
 settings.register_profile(
-    "ci", max_examples=20, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ci", max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("full", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")

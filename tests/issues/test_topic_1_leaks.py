@@ -1,6 +1,7 @@
 """Blocks, places and entries that somebody forgot to give back, after any ending in any state."""
 
 import asyncio
+from itertools import product
 
 import pytest
 
@@ -8,6 +9,7 @@ from headway.core import Cause, FinishReason, SamplingParams
 from headway.engine import AsyncLLM
 from headway.errors import ExecutorFault, PromptTooLong
 from headway.sched import POLICIES
+from tests.support.effort import sample
 from tests.support.engines import Gate, simulated_engine
 from tests.support.storm import Storm
 from tests.support.trial import Trial, own_ids
@@ -144,8 +146,7 @@ def test_a_turn_beyond_the_limit_leaves_the_conversation_alone():
     assert trial.cached["again"] == trial.cached["once more"] == [84]
 
 
-@pytest.mark.parametrize("block_size", [1, 4, 16, 17])
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize(("policy", "block_size"), sample(product(sorted(POLICIES), (1, 4, 16, 17)), every=3))
 def test_whatever_happened_an_idle_pool_is_whole(policy, block_size):
     """PUBLIC_ISSUES 1.9: free + evictable = all, for every block size and policy, after a storm of everything."""
     Storm(block_size, policy=policy, block_size=block_size).run(num_moves=60)

@@ -10,6 +10,7 @@ from headway.engine import AdmissionLimits, AsyncLLM, Guarding
 from headway.errors import InvalidRequest, Overloaded, PolicyFault, PromptTooLong
 from headway.sched import POLICIES, make_policy
 from headway.sched.policies.headway import Headway
+from tests.support.effort import sample
 from tests.support.engines import simulated_engine
 from tests.support.trial import Trial
 
@@ -25,11 +26,14 @@ def settings_for(policy, **settings):
     return {"policy": policy, "max_num_batched_tokens": 512 if policy in WHOLE else 16, **settings}
 
 
+PROMISES = [*((name, 0.0) for name in sorted(POLICIES)), *((name, 0.2) for name in SPARING)]
+
+
 @pytest.mark.parametrize(
-    ("policy", "watermark"), [*((name, 0.0) for name in sorted(POLICIES)), *((name, 0.2) for name in SPARING)]
+    ("policy", "watermark", "num_blocks"),
+    sample([(*promise, num_blocks) for promise in PROMISES for num_blocks in (1, 2, 7)], every=2),
 )
-@pytest.mark.parametrize("num_blocks", [1, 2, 7])
-def test_what_is_promised_can_be_served(policy, num_blocks, watermark):
+def test_what_is_promised_can_be_served(policy, watermark, num_blocks):
     """PUBLIC_ISSUES 2.1, 2.2, 12.3, 12.7: a sequence as long as the limit is served, one longer is refused at once."""
     settings = settings_for(policy, num_blocks=num_blocks, watermark=watermark)
     limit = Trial(**settings).engine.limits.max_model_len
@@ -218,8 +222,10 @@ def test_an_impossible_move_changes_nothing(mistake):
     trial.finish()
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
-@pytest.mark.parametrize(("block_size", "num_blocks"), [(1, 24), (16, 3), (24, 2), (24, 1)])
+@pytest.mark.parametrize(
+    ("policy", "block_size", "num_blocks"),
+    sample([(name, *size) for size in ((1, 24), (16, 3), (24, 2), (24, 1)) for name in sorted(POLICIES)], every=2),
+)
 def test_fewer_blocks_than_sequences(policy, block_size, num_blocks):
     """PUBLIC_ISSUES 2.15: blocks of any size, fewer of them than sequences may run: everybody ends."""
     settings = settings_for(policy, block_size=block_size, num_blocks=num_blocks, max_num_seqs=32)

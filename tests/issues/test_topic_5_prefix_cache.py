@@ -1,10 +1,13 @@
 """What is found in the prefix cache is what would have been computed, for everyone, always."""
 
+from itertools import product
+
 import pytest
 
 from headway.core import FinishReason, SamplingParams
 from headway.errors import ExecutorFault
 from headway.sched import POLICIES
+from tests.support.effort import sample
 from tests.support.storm import Storm, reasons
 from tests.support.trial import Trial, own_ids
 
@@ -68,8 +71,7 @@ def test_a_hit_is_looked_up_when_it_is_used(prefix_cache):
     assert found[0] > found[-1] >= trial.cached["second"][0]
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("policy", "seed"), sample(product(sorted(POLICIES), range(4)), every=3))
 def test_any_schedule_gives_solo_tokens(policy, seed):
     """PUBLIC_ISSUES 5.9, 5.10, 5.15: aborts, broken steps, forks and shared prefixes in a pool far too small: every
     token is that of a solo run, and nobody ends without one but those who were ended.

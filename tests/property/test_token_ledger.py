@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headway.core import Arrived, Cause, Finished, FinishReason, Request, SamplingParams
 from headway.errors import ExecutorFault
 from headway.obs import Entry, TokenLedger
+from tests.support.effort import few
 from tests.support.engines import Faulty, simulated_engine
 
 
@@ -99,6 +100,7 @@ class Traffic:
 
 
 @pytest.mark.parametrize("policy", ["vllm", "headway", "static", "vllm_v0", "fastserve"])
+@few(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_row_is_booked_once(policy, seed):
     """Whatever happens, the booked tokens are the rows that the device computed; of a whole answer they are its own."""

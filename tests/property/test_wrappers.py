@@ -1,11 +1,12 @@
 """Laws of the policies that wrap another one, around every policy that they accept."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headway.errors import BadSetting
 from headway.sched import POLICIES, Wrapper, make_policy, policy_class
 from headway.sim import run_scene
+from tests.support.effort import few
 from tests.support.scenes import scenes
 
 WRAPPERS = [name for name in sorted(POLICIES) if issubclass(policy_class(name), Wrapper)]
@@ -24,7 +25,7 @@ PAIRS = [(wrapper, base) for wrapper in WRAPPERS for base in sorted(POLICIES) if
 
 
 @pytest.mark.parametrize(("wrapper", "base"), PAIRS)
-@settings(max_examples=15)
+@few(4)
 @given(scene=scenes(with_prefixes=True, with_choices=True))
 def test_every_request_ends_exactly_once(wrapper, base, scene):
     """Around whatever base, nobody is lost and nobody ends twice."""

@@ -38,16 +38,23 @@ def num_prompts(body):
     return len(body["prompt"]) if isinstance(body.get("prompt"), list) else 1
 
 
-@pytest.fixture
-def engine():
-    return FakeEngine("Hello, world " * 3)
-
-
-@pytest.fixture
-def server(engine):
-    engine.permits = 0
-    with live(engine) as server:
+@pytest.fixture(scope="module")
+def only_server():
+    with live(FakeEngine()) as server:
         yield server
+
+
+@pytest.fixture
+def server(only_server):
+    """The one server, as if it were new."""
+    only_server.call(only_server.engine.renew, "Hello, world " * 3)
+    only_server.engine.permits = 0
+    return only_server
+
+
+@pytest.fixture
+def engine(server):
+    return server.engine
 
 
 def assert_all_given_up(server, engine, body):

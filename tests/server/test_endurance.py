@@ -1,27 +1,77 @@
-"""The soak and the chaos script, in their short forms, on a model that is quick."""
+"""The soak and the chaos script: whole in processes of their own, and in short in this one."""
 
+import argparse
+import asyncio
+import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from headway.cli.own_server import OwnServer
+from headway.engine import AsyncLLM
+from headway.server import ServerConfig
+from tests.support.engines import Paced, simulated_engine
+from tests.support.live_server import LiveServer, live
 from tests.support.tiny_model import write_tiny_gguf
 
-ROOT = Path(__file__).parent.parent.parent
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+
+pytestmark = pytest.mark.server
 
 
-@pytest.mark.server
+@pytest.fixture
+def script(monkeypatch):
+    """A script of `benchmarks` as a module."""
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.mark.slow  # half a minute: processes that start, hang, are killed and start again
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("name", "words"),
     [("soak.py", ["--streams", "30", "--duration", "8", "--longest", "100"]), ("chaos.py", [])],
 )
-def test_everything_is_as_before(tmp_path, script, words):
+def test_everything_is_as_before(tmp_path, name, words):
     """Every check of the script holds; it says which does not."""
     model = tmp_path / "tiny.gguf"
     write_tiny_gguf(model)
-    command = [sys.executable, str(ROOT / "benchmarks" / script), "--model", str(model), "--executor", "reference"]
+    command = [sys.executable, str(BENCHMARKS / name), "--model", str(model), "--executor", "reference"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok  " in done.stdout
+
+
+async def test_a_short_soak_leaves_everything_as_before(script):
+    """Every check of the soak holds after one second with pauses of all, cancellations and slow readers."""
+    words = {"streams": 12, "duration": 1.0, "longest": 16, "seed": 0, "burst_every": 0.5, "burst_pause": 0.1}
+    with live(AsyncLLM(engine=simulated_engine(num_blocks=200))) as server:
+        checks = await script("soak").soak(OwnServer(server.url, {}, os.getpid()), argparse.Namespace(**words))
+    assert [what for what, holds in checks if not holds] == []
+
+
+@pytest.mark.parametrize("scenario", ["a_step_breaks", "clients_vanish", "nonsense_arrives"])
+async def test_the_server_outlives_what_needs_no_other_process(script, tmp_path, scenario):
+    """Steps that break, clients that vanish, bytes that mean nothing."""
+    chaos = script("chaos")
+
+    def wrap(inner):
+        return chaos.Faults(Paced(inner, 0.004), tmp_path / "orders")
+
+    live_server = LiveServer(AsyncLLM(engine=simulated_engine(wrap=wrap, num_blocks=200)), ServerConfig())
+    server = chaos.Server(argparse.Namespace(), tmp_path)
+    await server.http.aclose()
+    with live_server:
+        server.port = live_server.port
+        async with chaos.httpx.AsyncClient(base_url=live_server.url, timeout=60) as server.http:
+            assert await asyncio.wait_for(getattr(chaos, scenario)(server), 60)

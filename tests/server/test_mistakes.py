@@ -2,12 +2,33 @@
 
 import json
 
+import httpx
 import pytest
 
 from headway.errors import ExecutorFault, Overloaded, PolicyFault
+from headway.server import ServerConfig, create_app
 from tests.support import sse
+from tests.support.fake_engine import FakeEngine
 
 BIG = 10**30
+
+
+@pytest.fixture(scope="module")
+def house():
+    """One engine and its application: mistakes leave nothing behind, so hundreds of tests may share them."""
+    engine = FakeEngine()
+    return engine, create_app(engine, ServerConfig())
+
+
+@pytest.fixture
+def engine(house):
+    house[0].renew()
+    return house[0]
+
+
+@pytest.fixture
+def client(house, engine):
+    return httpx.AsyncClient(transport=httpx.ASGITransport(house[1]), base_url="http://server")
 
 
 def shape(answer, status):

@@ -5,7 +5,6 @@ import json
 import re
 import socket
 import threading
-import time
 from importlib import resources
 
 import httpx
@@ -15,25 +14,11 @@ from headway.engine import AsyncLLM
 from headway.server import ServerConfig
 from tests.conftest import skip_or_fail
 from tests.support.browser import Browser, find_browser
-from tests.support.engines import simulated_engine
+from tests.support.engines import Paced, simulated_engine
 from tests.support.live_server import LiveServer
 from tests.support.tenants import bearer, write_tenants
 
 BODY = {"prompt": [5, 6, 7, 8, 9, 10], "max_tokens": 24, "ignore_eos": True, "temperature": 0}
-
-
-class Paced:
-    """An executor whose steps take a moment of real time, so that somebody can watch."""
-
-    def __init__(self, inner, step_s):
-        self._inner, self._step_s = inner, step_s
-
-    def launch(self, batch):
-        time.sleep(self._step_s)
-        return self._inner.launch(batch)
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
 
 
 def paced_llm(step_s=0.01):

@@ -1,6 +1,8 @@
 """Engines without a model: the real scheduler, core and loop over a device that only tells the time."""
 
 import threading
+import time
+from functools import cache
 
 from headway.clock import VirtualClock
 from headway.engine import Engine, EngineConfig, EngineCore
@@ -41,6 +43,20 @@ class Gate:
         return getattr(self._inner, name)
 
 
+class Paced:
+    """An executor whose steps take a moment of real time, so that somebody can watch or come in between."""
+
+    def __init__(self, inner, step_s):
+        self._inner, self._step_s = inner, step_s
+
+    def launch(self, batch):
+        time.sleep(self._step_s)
+        return self._inner.launch(batch)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
 class Faulty:
     """An executor whose steps fail when the test says so: `plan(batch)` returns an exception to raise, or None."""
 
@@ -54,6 +70,13 @@ class Faulty:
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
+
+
+@cache
+def _texts():
+    """Tokenizer and template: they hold no state, and take longer to make than all the rest of an engine."""
+    template = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
+    return Tokenizer(tiny_tokenizer_spec()), ChatTemplate(template)
 
 
 def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=512, **settings):
@@ -76,10 +99,7 @@ def simulated_engine(*, lengths=None, wrap=lambda executor: executor, context=51
             vocab_size=model.vocab_size,
         )
     )
-    tokenizer = Tokenizer(tiny_tokenizer_spec())
-    template = ChatTemplate(
-        "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
-    )
+    tokenizer, template = _texts()
     prefix_cache = make_prefix_cache(config.prefix_cache, limits.block_size)
     kv = KVCache(limits.num_blocks, limits.block_size, prefix_cache, limits.num_host_blocks)
     text = TextStage(tokenizer)

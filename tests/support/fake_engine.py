@@ -91,8 +91,17 @@ class FakeEngine:
     """
 
     def __init__(self, answer="Hello, world", *, max_model_len=256):
-        self.answer, self.max_model_len, self.model_name = answer, max_model_len, "fake"
+        self.model_name = "fake"
         self.tokenizer = Tokenizer(tiny_tokenizer_spec())
+        self.listeners = []
+        self._serial = count()
+        self.renew(answer, max_model_len=max_model_len)
+
+    def renew(self, answer="Hello, world", *, max_model_len=256):
+        """As if it were new, for the next test on the same application; who listens goes on listening."""
+        for name in self.__dict__.keys() - {"model_name", "tokenizer", "listeners", "_serial"}:
+            delattr(self, name)
+        self.answer, self.max_model_len = answer, max_model_len
         self.permits = None
         self.faults = {}
         self.refusal = None
@@ -103,9 +112,7 @@ class FakeEngine:
         self.honours_priority = False
         self.honours_tier = True
         self.submitted, self.streams, self.ended = [], {}, []
-        self.listeners = []
         self.calls = []
-        self._serial = count()
 
     def now(self):
         return float(next(self._serial))

@@ -11,6 +11,18 @@ from headway.server import ServerConfig, create_app
 from headway.server.bounded import BoundedHttp
 
 
+class PromptWeb(uvicorn.Server):
+    """uvicorn that ends when it is told to, and does not only look every tenth of a second whether it should."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.leave = asyncio.Event()
+
+    async def main_loop(self):
+        await self.on_tick(0)
+        await self.leave.wait()
+
+
 class LiveServer:
     """uvicorn on a free port. The engine lives on its loop: touch it by `call`."""
 
@@ -22,7 +34,7 @@ class LiveServer:
         web = uvicorn.Config(
             create_app(engine, config), http=BoundedHttp, log_config=None, log_level="critical", ws="none"
         )
-        self._web = uvicorn.Server(web)
+        self._web = PromptWeb(web)
         self.loop = None
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live-server")
@@ -66,7 +78,7 @@ class LiveServer:
     def __exit__(self, *_):
         self.call(self.engine.begin_drain)
         asyncio.run_coroutine_threadsafe(self.engine.close(), self.loop).result(10)
-        self._web.should_exit = True
+        self.call(self._web.leave.set)
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server did not end"
 

@@ -83,7 +83,7 @@ def _names_of(package: Package, module: Module) -> tuple[set[str], set[str], set
     bound: set[str] = set()
     brought: set[str] = set()
     listed: set[str] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom):
             names = {alias.asname or alias.name for alias in node.names}
             bound |= names

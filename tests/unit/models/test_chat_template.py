@@ -5,6 +5,7 @@ import pytest
 from headway.errors import InvalidRequest
 from headway.models import ChatTemplate
 from headway.models.chat_template import MAX_CHARS, MAX_STEPS
+from tests.support.effort import sample
 from tests.support.tiny_model import CHAT_TEMPLATE
 
 USER = {"role": "user", "content": "Hi"}
@@ -103,15 +104,15 @@ def test_a_failing_or_prying_template_is_one_refusal(source):
         assert "\n" not in str(error)  # noqa: PT017 - a harmless rendering is as good as a refusal
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set r = range(9999) %}{% for i in r %}{% for j in r %}{% for k in r %}{% endfor %}{% endfor %}{% endfor %}",
-        "{% set r = 'x' * 99999 %}{% set y %}{% for i in r %}{% for j in r %}z{% endfor %}{% endfor %}{% endset %}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-    ],
-)
+ENDLESS = [
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "{% set r = range(9999) %}{% for i in r %}{% for j in r %}{% for k in r %}{% endfor %}{% endfor %}{% endfor %}",
+    "{% set r = 'x' * 99999 %}{% set y %}{% for i in r %}{% for j in r %}z{% endfor %}{% endfor %}{% endset %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+]
+
+
+@pytest.mark.parametrize("source", sample(ENDLESS, every=3))  # each takes a second to use up its steps
 def test_a_template_that_does_not_end_is_stopped(source):
     """Loops over anything, with or without output, and macros that call each other are counted."""
     assert f"within {MAX_STEPS} steps" in refusal(source)

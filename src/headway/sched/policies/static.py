@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from headway.core import Sequence, StepPlan
 from headway.sched.fill import Budget, admit
-from headway.sched.params import at_least, param
+from headway.sched.params import at_least, between, param
 from headway.sched.parts.promises import possible, promise, run_whole, too_large, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -31,10 +31,12 @@ class StaticParams:
         "original: prompts are padded, ended rows go on being computed, all return together; "
         "no_waste: ended rows cost nothing, but hold their memory to the end; early_return: they free it and return",
     )
+    batch_timeout: float = param(0.0, "seconds that the first in the queue waits for a batch to fill up")
 
     def __post_init__(self) -> None:
         """Check the bounds."""
         at_least("max_batch_size", self.max_batch_size, 1)
+        between("batch_timeout", self.batch_timeout, 0.0, 60.0)
 
 
 class Static(Policy):
@@ -76,7 +78,10 @@ class Static(Policy):
         return []
 
     def _gather(self, view: View, plan: StepPlan) -> None:
-        """A batch of the first in the queue, as many as fit when each holds as much as the longest."""
+        """A batch of the first in the queue, as many as fit when each holds as much as the longest.
+
+        One that more could join waits until its first has waited `batch_timeout`.
+        """
         max_batch_size = self._params.max_batch_size
         batch: list[Sequence] = []
         num_rows, longest = 0, 0
@@ -87,6 +92,9 @@ class Static(Policy):
                 break
             longest = max(longest, seq.max_total)
             batch.append(seq)
+        else:
+            if num_rows < max_batch_size and batch and view.now_s < self._give_up_s(batch[0]):
+                return
         admit(
             view,
             plan,
@@ -96,6 +104,9 @@ class Static(Policy):
             reserve=lambda seq: promise(view, seq, longest),
         )
         assert len(plan.grants) == len(batch), "a row of a new batch found no room, though all were counted"
+
+    def _give_up_s(self, first: Sequence) -> float:
+        return first.request.arrival_s + self._params.batch_timeout
 
     def _obstacle(self, view: View, seq: Sequence) -> str | None:
         num_blocks = seq.num_branches * view.ledger.blocks_for(seq.max_total)

@@ -58,13 +58,7 @@ def _run(given: dict[str, Any]) -> int:
         ttft_s=given["ttft_ms"] / 1e3,
         seed=given["seed"],
     )
-    words = [
-        *server_flags(given),
-        "--policy",
-        given["policy"],
-        "--ttft-limit-ms",
-        str(given["ttft_ms"] * given["margin"]),
-    ]
+    words = [*server_flags(given), "--policy", given["policy"]]
     with own_server(words) as server, Screen() as screen:
         document = asyncio.run(_measure(load, server.url, given, screen))
     if given["as_json"]:
@@ -80,7 +74,9 @@ async def _measure(load: OverloadLoad, url: str, given: dict[str, Any], screen: 
     from headway.cli.overload_runs import Track
 
     track = Track(load, url, given, screen)
+    track.set_limit(0.0)  # users who ask again at once would storm a server that refuses them
     closed = await track.run("capacity", load.closed(), is_closed=True)
+    track.set_limit(given["ttft_ms"] * given["margin"])
     capacity = max(sustained(closed, load.duration_s), 0.01)
     screen.log(f"capacity {capacity:.2f} requests/s")
     goodputs: dict[float, float] = {}
@@ -98,6 +94,7 @@ async def _measure(load: OverloadLoad, url: str, given: dict[str, Any], screen: 
         "goodput_at_overload": goodputs[FACTORS[1]],
         "kept": goodputs[FACTORS[1]] / goodputs[FACTORS[0]] if goodputs[FACTORS[0]] else None,
         "num_refused": refused[FACTORS[1]],
+        "refused_by_reason": track.refused_by_reason(),
         "retry_after_within_2": share_within(pairs),
         "num_probes": len(pairs),
         "retry_after_median_s": statistics.median(said for said, _ in pairs) if pairs else None,
@@ -114,6 +111,8 @@ def _text(document: dict[str, Any]) -> str:
             f"goodput at capacity     {document['goodput_at_capacity']:.2f} requests/s",
             f"goodput at 3 x          {document['goodput_at_overload']:.2f} requests/s"
             + ("" if kept is None else f", {kept:.0%} of it"),
+            "refused                 "
+            + (", ".join(f"{num} for {reason}" for reason, num in document["refused_by_reason"].items()) or "nobody"),
             "Retry-After within a factor of 2 of the truth: "
             + ("nobody was refused" if within is None else f"{within:.0%} of {document['num_probes']} probes"),
         ]

@@ -23,6 +23,27 @@ class Track:
         self._load, self._url, self._given, self._screen = load, url, given, screen
         self._num_runs = 0
 
+    def set_limit(self, ttft_limit_ms: float) -> None:
+        """From here on the server refuses what it predicts to begin later; 0: nothing for that."""
+        import httpx
+
+        patch = {"ttft_limit_ms": ttft_limit_ms}
+        httpx.patch(f"{self._url}/admin/config", json=patch, timeout=60.0).raise_for_status()
+
+    def refused_by_reason(self) -> dict[str, int]:
+        """How many requests the server refused so far, as it counts them."""
+        import httpx
+        from prometheus_client.parser import text_string_to_metric_families
+
+        page = httpx.get(f"{self._url}/metrics", timeout=60.0).text
+        found = {
+            sample.labels["reason"]: int(sample.value)
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+            if sample.name == "headway:admission_rejections_total"
+        }
+        return {reason: num for reason, num in found.items() if num}
+
     async def run(
         self,
         label: str,

@@ -26,6 +26,7 @@ COMMANDS = (
     "chat",
     "complete",
     "generate",
+    "calibrate",
     "policies",
     "tape",
     "usage",

@@ -43,10 +43,15 @@ class Recording:
         if self._recorder is not None:
             llm.add_listener(self._recorder.on_events)
         if self._steps is not None:
+            from headway.engine import scheduling_facts
             from headway.obs.decision_log import DecisionLog
 
+            engine = llm.engine
             log = DecisionLog(
-                self._steps, _engine(llm), block_size=llm.engine.limits.block_size, max_bytes=self._max_bytes
+                self._steps,
+                scheduling_facts(engine),
+                block_size=engine.limits.block_size,
+                max_bytes=self._max_bytes,
             )
             self._open.callback(log.close)
             llm.add_listener(log.on_events)
@@ -56,20 +61,6 @@ class Recording:
             spans = otlp_spans(self._traces_endpoint, llm.model_name, llm.engine.clock.now)
             self._open.callback(spans.close)
             llm.add_listener(spans.on_events)
-
-
-def _engine(llm: AsyncLLM) -> dict[str, object]:
-    """What it takes to build the same scheduler."""
-    config, limits = llm.engine.config, llm.engine.limits
-    return {
-        "policy": config.policy,
-        "settings": dict(config.policy_settings),
-        "limits": config.policy_defaults(),
-        "num_blocks": limits.num_blocks,
-        "block_size": limits.block_size,
-        "num_host_blocks": limits.num_host_blocks,
-        "prefix_cache": config.prefix_cache,
-    }
 
 
 def _require_otel() -> None:

@@ -13,7 +13,14 @@ ModelCard = Annotated[
     str,
     typer.Option(metavar="CARD", help="A model card, or a config.json or its folder.", rich_help_panel=_HARDWARE),
 ]
-Hardware = Annotated[str, typer.Option(metavar="CARD", help="A hardware card.", rich_help_panel=_HARDWARE)]
+Hardware = Annotated[
+    str,
+    typer.Option(
+        metavar="CARD|FILE|this",
+        help="A hardware card; or what `headway calibrate` wrote, which brings its model: a file, or this machine's.",
+        rich_help_panel=_HARDWARE,
+    ),
+]
 Tensor = Annotated[
     int,
     typer.Option("--tensor-parallel-size", "-tp", help="Devices that share each layer.", rich_help_panel=_HARDWARE),

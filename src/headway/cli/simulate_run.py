@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.cli import bench_output as out
-from headway.cli import flags
+from headway.cli import calibrations, flags
 from headway.cli import simulate_options as options
 from headway.cli.values import parse_settings
 from headway.cli.workload_flags import Asked
@@ -16,7 +16,7 @@ from headway.errors import BadSetting
 
 if TYPE_CHECKING:
     from headway.report import RunRecord
-    from headway.sim import Plan, Pool, Site
+    from headway.sim import Calibration, Plan, Plant, Pool, Site
     from headway.workload import Workload
 
 
@@ -74,7 +74,9 @@ def _measure(workload: Workload, given: dict[str, Any]) -> RunRecord:
     from headway.sim import ChromeTrace, Pool, StepLog, make_router
     from headway.sim import simulate as run_simulation
 
-    site = _site(given)
+    calibration = calibrations.named(given["hardware"])
+    site = _site(given) if calibration is None else None
+    plant = _calibrated(calibration, given) if calibration is not None else _site(given).plant()
     with ExitStack() as files:
         observers = []
         if given["trace_file"] is not None:
@@ -84,7 +86,7 @@ def _measure(workload: Workload, given: dict[str, Any]) -> RunRecord:
         if given["step_log"] is not None:
             observers.append(StepLog(files.enter_context(_open(given["step_log"]))).replica)
         pool = Pool(
-            plant=site.plant(),
+            plant=plant,
             plan=_plan(given),
             num_replicas=_count("replicas", given["replicas"]),
             router=make_router(given["router"]),
@@ -123,6 +125,33 @@ def _site(given: dict[str, Any]) -> Site:
     )
 
 
+def _calibrated(calibration: Calibration, given: dict[str, Any]) -> Plant:
+    """The engine that was calibrated: its model, its device, one of it. Raises `BadSetting` for flags of cards."""
+    from headway.sim import calibrated_plant
+
+    for name, default in (("profile", None), ("vidur", None), ("calibration", None), ("tensor", 1), ("pipeline", 1)):
+        if given[name] != default:
+            raise BadSetting(f"{name} goes with a hardware card; {given['hardware']} is a calibrated engine")
+    given |= {"model": calibration.about.get("model"), "engine": "as calibrated"}
+    return calibrated_plant(
+        calibration,
+        num_blocks=given["num_blocks"],
+        block_size=given["block_size"],
+        num_host_blocks=_host_blocks(calibration, given),
+        prefix_cache=given["prefix_cache"],
+        context=given["max_model_len"],
+    )
+
+
+def _host_blocks(calibration: Calibration, given: dict[str, Any]) -> int | None:
+    """Blocks of the host tier, for which the calibration must say how large one is."""
+    if given["host_memory"] is None:
+        return None
+    if not (token_bytes := calibration.engine.get("token_bytes")):
+        raise BadSetting("the calibration does not say how large a KV block is; run `headway calibrate` again")
+    return int(given["host_memory"] // (token_bytes * given["block_size"]))
+
+
 def _plan(given: dict[str, Any]) -> Plan:
     from headway.sim import Plan
 
@@ -134,12 +163,14 @@ def _plan(given: dict[str, Any]) -> Plan:
     )
 
 
-def _split(site: Site, pool: Pool, given: dict[str, Any]) -> dict[str, Any]:
+def _split(site: Site | None, pool: Pool, given: dict[str, Any]) -> dict[str, Any]:
     """The second half of a deployment whose replicas compute either prompts or answers; empty without one."""
     from headway.sim import Link, decoding, decoding_plan, handed_over, make_router
 
     if not given["decode_replicas"]:
         return {}
+    if site is None:
+        raise BadSetting("--decode-replicas needs a model card and a hardware card: it moves KV between devices")
     if not 0.001 <= given["transfer_gb_s"] <= 1e6:
         raise BadSetting(f"transfer_gb_s is {given['transfer_gb_s']}; it must be between 0.001 and 1000000")
     decoders = replace(

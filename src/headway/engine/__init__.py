@@ -5,7 +5,7 @@ Must not know: HTTP. Start reading at `core`, then `loop`, then `aio`.
 
 from headway.engine.admission import AdmissionLimits
 from headway.engine.aio import AsyncLLM
-from headway.engine.build import Engine, build_engine, with_policy
+from headway.engine.build import Engine, build_engine, scheduling_facts, with_policy
 from headway.engine.config import EngineConfig
 from headway.engine.control import Control, Guarding
 from headway.engine.core import EngineCore
@@ -33,5 +33,6 @@ __all__ = [
     "Stream",
     "Usage",
     "build_engine",
+    "scheduling_facts",
     "with_policy",
 ]

@@ -109,6 +109,20 @@ def with_policy(engine: Engine, config: EngineConfig) -> Engine:
     )
 
 
+def scheduling_facts(engine: Engine) -> dict[str, object]:
+    """What it takes to build the same scheduler again: the head of a decision log."""
+    config, limits = engine.config, engine.limits
+    return {
+        "policy": config.policy,
+        "settings": dict(config.policy_settings),
+        "limits": config.policy_defaults(),
+        "num_blocks": limits.num_blocks,
+        "block_size": limits.block_size,
+        "num_host_blocks": limits.num_host_blocks,
+        "prefix_cache": config.prefix_cache,
+    }
+
+
 def _door(config: EngineConfig, limits: Limits, tokenizer: Tokenizer, vocab_size: int) -> Door:
     return Door(
         limits,

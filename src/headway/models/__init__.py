@@ -5,7 +5,7 @@ and a Hugging Face folder (`hf_folder.py`) both offer. `catalogue.py` says where
 """
 
 from headway.models.architecture import known_architectures
-from headway.models.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueEntry, resolve_model
+from headway.models.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueEntry, cache_folder, resolve_model
 from headway.models.chat_prompt import ChatPrompts
 from headway.models.chat_template import ChatTemplate
 from headway.models.config import ModelConfig
@@ -38,6 +38,7 @@ __all__ = [
     "RopeScaling",
     "Tokenizer",
     "TokenizerSpec",
+    "cache_folder",
     "finite_tensor",
     "known_architectures",
     "layer_shapes",

@@ -45,6 +45,11 @@ _ENTRIES = (
 CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 
 
+def cache_folder() -> Path:
+    """Where files of this user's Headway lie that can be made again: models, the last calibration."""
+    return Path(user_cache_dir("headway"))
+
+
 def resolve_model(spec: str | None = None, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Path:
     """The path of a model, which exists: of the default one without `spec`, else of a path or a catalogue name.
 
@@ -56,7 +61,7 @@ def resolve_model(spec: str | None = None, *, cache_dir: Path | None = None, pro
     if spec and os.path.exists(path := os.path.expanduser(spec)):  # noqa: PTH110, PTH111 - see above
         return Path(path)
     entry = _entry(DEFAULT_MODEL if spec is None else spec)
-    folder = (cache_dir or Path(user_cache_dir("headway"))) / "models"
+    folder = (cache_dir or cache_folder()) / "models"
     if progress is not None:
         return fetch(entry.file, folder, progress)
     with StderrBar() as bar:

@@ -5,7 +5,7 @@ Must not know: HTTP, models, wall clocks. Start reading at `tape` for scenes, at
 
 from headway.sim.cost import OVERHEADS, CostModel, Overheads, overheads
 from headway.sim.disaggregate import decoding, decoding_plan, handed_over
-from headway.sim.fitted import Calibration, Fitted, read_calibration, write_calibration
+from headway.sim.fitted import Calibration, Fitted, as_document, read_calibration, write_calibration
 from headway.sim.hardware import HARDWARE_CARDS, HardwareCard, Link, hardware_card
 from headway.sim.load import Load, load_of
 from headway.sim.modelcard import MODEL_CARDS, ModelCard, model_card
@@ -16,7 +16,7 @@ from headway.sim.roofline import LinearLayer, Roofline, kv_blocks
 from headway.sim.router import ROUTERS, Router, make_router
 from headway.sim.scene import Scene, SceneRequest, load_scene, parse_scene
 from headway.sim.simulator import HandOver, Pool, simulate
-from headway.sim.site import Site
+from headway.sim.site import Site, calibrated_plant
 from headway.sim.tape import as_json, picture, run_scene, tape_params
 from headway.sim.trace import ChromeTrace, StepLog
 
@@ -49,7 +49,9 @@ __all__ = [
     "SceneRequest",
     "Site",
     "StepLog",
+    "as_document",
     "as_json",
+    "calibrated_plant",
     "decoding",
     "decoding_plan",
     "handed_over",

@@ -4,40 +4,52 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 
 from headway.errors import BadSetting
+from headway.sim.curves import Curve
 from headway.sim.load import Load
 
 FORMAT = "headway-step-times"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A step's seconds from seven coefficients (COSTMODEL §9), none negative.
+    """A step's seconds from a curve and seven coefficients, none negative.
 
-    fixed_s + (weights_sᵖ + (tokens · token_s)ᵖ)^(1/p) + decode context · context_s
-    + Σ chunk · (start + chunk ÷ 2) · attend_s + drawn rows · drawn_s + swapped blocks · swap_s
+    rows(tokens) + lanes · lane_s + drawn rows · drawn_s + decode context · context_s
+    + Σ chunk · (start + chunk ÷ 2) · attend_s + swapped blocks · swap_s + host_s + lanes · host_lane_s
+
+    `rows` are points (tokens, seconds) of a rising curve, linear in between and beyond: the knee below which tokens
+    are free, wherever a machine has it. The last two terms are the engine's own time from one step to the next; a lane
+    is a sequence's share of a step.
     """
 
-    fixed_s: float
-    weights_s: float
-    token_s: float
-    norm: float
-    context_s: float
-    attend_s: float
-    drawn_s: float
+    rows: tuple[tuple[int, float], ...]
+    lane_s: float = 0.0
+    drawn_s: float = 0.0
+    context_s: float = 0.0
+    attend_s: float = 0.0
     swap_s: float = 0.0
+    host_s: float = 0.0
+    host_lane_s: float = 0.0
+    _curve: Curve = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the curve once."""
+        object.__setattr__(self, "_curve", Curve(dict(self.rows)))
 
     def predict(self, load: Load) -> float:
-        """Seconds of a step."""
-        seconds = self.fixed_s + load.decode_context * self.context_s + load.num_drawn * self.drawn_s
+        """Seconds from the end of the step before to the end of this one, while there is always work."""
+        num_lanes = load.num_decodes + len(load.prefills)
+        seconds = self.host_s + num_lanes * (self.lane_s + self.host_lane_s)
+        seconds += load.decode_context * self.context_s + load.num_drawn * self.drawn_s
         if load.num_tokens:
-            norm = self.norm
-            seconds += (self.weights_s**norm + (load.num_tokens * self.token_s) ** norm) ** (1 / norm)
+            seconds += self._curve.at(load.num_tokens)
         for chunk, start in load.prefills:
             seconds += chunk * (start + 0.5 * chunk) * self.attend_s
         return seconds + load.num_swapped * self.swap_s
@@ -45,27 +57,47 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A fit with what it was made on: `about` names machine, model and executor, `error` the mean relative error."""
+    """A fit with what it was made on.
+
+    `about` names machine, model and executor; `engine` holds the sizes that a simulation of this engine needs
+    (num_blocks, block_size, max_model_len). The errors are relative, the median and the P95 of all steps.
+    """
 
     model: Fitted
     num_steps: int
-    error: float
+    median_error: float
+    p95_error: float
     about: Mapping[str, object] = field(default_factory=dict)
+    engine: Mapping[str, int] = field(default_factory=dict)
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Write a calibration as JSON. Raises `BadSetting` if the file cannot be written."""
-    document = {
+    """Write a calibration as JSON, whole or not at all. Raises `BadSetting` if the file cannot be written."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(as_document(calibration), indent=2) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise BadSetting(f"cannot write {path}: {error.strerror}") from error
+
+
+def as_document(calibration: Calibration) -> dict[str, object]:
+    """A calibration as it stands in its file."""
+    coefficients = asdict(calibration.model)
+    del coefficients["_curve"]
+    return {
         "format": FORMAT,
         "version": VERSION,
         "about": dict(calibration.about),
-        "fit": {"num_steps": calibration.num_steps, "mean_relative_error": calibration.error},
-        "coefficients": asdict(calibration.model),
+        "engine": dict(calibration.engine),
+        "fit": {
+            "num_steps": calibration.num_steps,
+            "median_relative_error": calibration.median_error,
+            "p95_relative_error": calibration.p95_error,
+        },
+        "coefficients": coefficients,
     }
-    try:
-        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadSetting(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -76,22 +108,26 @@ def read_calibration(path: Path) -> Calibration:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BadSetting(f"{path} is no file of step times; write one with `headway calibrate`")
-    coefficients = document.get("coefficients")
-    if not isinstance(coefficients, dict):
-        raise BadSetting(f"{path}: coefficients must be an object")
-    values = {entry.name: _coefficient(coefficients, entry.name, path) for entry in fields(Fitted)}
-    if not 1.0 <= values["norm"] <= 64.0:
-        raise BadSetting(f"{path}: norm is {values['norm']:g}; it must be between 1 and 64")
-    fit = document.get("fit")
-    facts = fit if isinstance(fit, dict) else {}
-    about = document.get("about")
+    if document.get("version") != VERSION:
+        raise BadSetting(
+            f"{path} has version {document.get('version')!r} of step times; this program reads version {VERSION}: "
+            "run `headway calibrate` again"
+        )
+    coefficients = _table(document, "coefficients", path)
+    plain = {entry.name: 0.0 for entry in fields(Fitted) if entry.name not in ("rows", "_curve")}
+    values = {name: _number(coefficients, name, path, default) for name, default in plain.items()}
+    fit = _table(document, "fit", path)
     return Calibration(
-        model=Fitted(**values),
-        num_steps=int(facts.get("num_steps", 0)),
-        error=float(facts.get("mean_relative_error", math.nan)),
-        about=about if isinstance(about, dict) else {},
+        model=Fitted(rows=_rows(coefficients.get("rows"), path), **values),
+        num_steps=int(_number(fit, "num_steps", path)),
+        median_error=_number(fit, "median_relative_error", path),
+        p95_error=_number(fit, "p95_relative_error", path),
+        about=_table(document, "about", path),
+        engine={
+            name: int(_number({name: value}, name, path)) for name, value in _table(document, "engine", path).items()
+        },
     )
 
 
@@ -100,8 +136,30 @@ def read_fitted(path: Path) -> Fitted:
     return read_calibration(path).model
 
 
-def _coefficient(coefficients: Mapping[str, object], name: str, path: Path) -> float:
-    value = coefficients.get(name, 0.0 if name == "swap_s" else None)
+def _table(document: Mapping[str, object], name: str, path: Path) -> dict[str, object]:
+    found = document.get(name, {})
+    if not isinstance(found, dict):
+        raise BadSetting(f"{path}: {name} must be an object")
+    return found
+
+
+def _rows(found: object, path: Path) -> tuple[tuple[int, float], ...]:
+    """The curve's points: counts that grow, seconds that do not fall."""
+    points = found if isinstance(found, list) else []
+    if not points or not all(isinstance(point, Sequence) and len(point) == 2 for point in points):
+        raise BadSetting(f"{path}: coefficient rows must be a list of [tokens, seconds]")
+    made = [
+        (int(_number({"rows": num}, "rows", path)), _number({"rows": value}, "rows", path)) for num, value in points
+    ]
+    if any(later[0] <= earlier[0] or later[1] < earlier[1] for earlier, later in pairwise(made)):
+        raise BadSetting(f"{path}: coefficient rows must grow from point to point, in tokens and in seconds")
+    return tuple(made)
+
+
+def _number(table: Mapping[str, object], name: str, path: Path, default: float | None = None) -> float:
+    value = table.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
-        raise BadSetting(f"{path}: coefficient {name} is {value!r}; it must be a number of at least 0")
+        raise BadSetting(f"{path}: {name} is {value!r}; it must be a number of at least 0")
+    if value > 1e12:
+        raise BadSetting(f"{path}: {name} is beyond all bounds")
     return float(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.errors import BadSetting
 from headway.sim.cost import CostModel, Overheads
-from headway.sim.fitted import read_fitted
+from headway.sim.fitted import Calibration, read_fitted
 from headway.sim.hardware import HardwareCard
 from headway.sim.modelcard import ModelCard
 from headway.sim.parallel import Parallel
@@ -81,7 +81,8 @@ class Site:
         swap_s = block_swap_s(self.model, self.hardware, self.parallel, self.block_size)
         tensor, peer = self.parallel.tensor, self.hardware.peer
         if self.fitted is not None:
-            return replace(read_fitted(self.fitted), swap_s=swap_s)
+            fitted = read_fitted(self.fitted)
+            return fitted if fitted.swap_s else replace(fitted, swap_s=swap_s)
         if self.profile is None and self.vidur is None:
             return Roofline(self.model, self.hardware, self.parallel, self.overheads, block_size=self.block_size)
         if self.profile is not None:
@@ -91,3 +92,27 @@ class Site:
         return Profiled(
             profile, self.model, self.overheads, tensor=tensor, peer=peer if tensor > 1 else None, block_swap_s=swap_s
         )
+
+
+def calibrated_plant(
+    calibration: Calibration,
+    *,
+    num_blocks: int | None = None,
+    block_size: int | None = None,
+    num_host_blocks: int | None = None,
+    prefix_cache: str = "hashed",
+    context: int | None = None,
+) -> Plant:
+    """The engine that was calibrated, as a replica; what is given goes before its own sizes. Raises `BadSetting`."""
+    own = calibration.engine
+    if missing := [name for name in ("num_blocks", "block_size", "max_model_len") if name not in own]:
+        raise BadSetting(f"the calibration does not say {missing[0]} of its engine; run `headway calibrate` again")
+    size = block_size or own["block_size"]
+    return Plant(
+        cost=calibration.model,
+        num_blocks=num_blocks if num_blocks is not None else own["num_blocks"] * own["block_size"] // size,
+        block_size=size,
+        num_host_blocks=own.get("num_host_blocks", 0) if num_host_blocks is None else num_host_blocks,
+        prefix_cache=prefix_cache,
+        context=context or own["max_model_len"],
+    )

@@ -1,7 +1,7 @@
 """Step times: rooflines, profiles, fits, and what makes them impossible."""
 
 import json
-import math
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +19,7 @@ from headway.sim import (
     Profiled,
     Roofline,
     Site,
+    calibrated_plant,
     hardware_card,
     kv_blocks,
     load_of,
@@ -191,21 +192,53 @@ def test_missing_profiles_say_which(tmp_path):
 
 def test_a_calibration_survives_its_file(tmp_path):
     """What is written is read back; other files, and coefficients that cannot be, are refused."""
-    fitted = Fitted(fixed_s=1e-3, weights_s=2e-3, token_s=1e-4, norm=2.0, context_s=1e-8, attend_s=1e-9, drawn_s=1e-5)
-    assert fitted.predict(Load(10, 2, 1, 100, [(9, 0)])) == pytest.approx(
-        1e-3 + math.hypot(2e-3, 1e-3) + 1e-6 + 40.5e-9 + 2e-5
+    fitted = Fitted(
+        rows=((1, 1e-3), (8, 1e-3), (16, 3e-3)), lane_s=1e-5, drawn_s=1e-5, context_s=1e-8, attend_s=1e-9, host_s=1e-4
     )
+    assert fitted.predict(Load(12, 2, 1, 100, [(11, 0)])) == pytest.approx(2e-3 + 2e-5 + 2e-5 + 1e-6 + 60.5e-9 + 1e-4)
+    assert fitted.predict(Load(24)) == pytest.approx(5e-3 + 1e-4)
     path = tmp_path / "fit.json"
-    write_calibration(Calibration(model=fitted, num_steps=7, error=0.03, about={"model": "m"}), path)
-    assert read_calibration(path) == Calibration(model=fitted, num_steps=7, error=0.03, about={"model": "m"})
-    document = json.loads(path.read_text())
-    document["coefficients"]["token_s"] = -1
-    path.write_text(json.dumps(document))
-    with pytest.raises(BadSetting, match="token_s is -1"):
+    calibration = Calibration(
+        model=fitted, num_steps=7, median_error=0.03, p95_error=0.1, about={"model": "m"}, engine={"num_blocks": 9}
+    )
+    write_calibration(calibration, path)
+    assert read_calibration(path) == calibration
+    text = path.read_text()
+    for name, value, message in (
+        ("lane_s", -1, "lane_s is -1"),
+        ("rows", [[1, 2.0], [4, 1.0]], "must grow"),
+        ("rows", [], "must be a list"),
+        ("rows", [[1, "x"]], "rows is 'x'"),
+    ):
+        document = json.loads(text)
+        document["coefficients"][name] = value
+        path.write_text(json.dumps(document))
+        with pytest.raises(BadSetting, match=message):
+            read_calibration(path)
+    path.write_text(text.replace('"version": 2', '"version": 1'))
+    with pytest.raises(BadSetting, match="version 1 of step times"):
         read_calibration(path)
     path.write_text("{}")
     with pytest.raises(BadSetting, match="headway calibrate"):
         read_calibration(path)
+
+
+def test_a_calibrated_engine_brings_its_sizes():
+    """Blocks, block size and context are the engine's, unless others are asked for; swaps take as long as measured."""
+    calibration = Calibration(
+        model=Fitted(rows=((1, 1e-3),), swap_s=1e-5),
+        num_steps=7,
+        median_error=0.0,
+        p95_error=0.0,
+        engine={"num_blocks": 100, "block_size": 8, "max_model_len": 512},
+    )
+    plant = calibrated_plant(calibration)
+    assert (plant.num_blocks, plant.block_size, plant.num_host_blocks, plant.context) == (100, 8, 0, 512)
+    other = calibrated_plant(calibration, block_size=16, context=99)
+    assert (other.num_blocks, other.block_size, other.context) == (50, 16, 99)
+    assert plant.cost.predict(Load(num_swapped=3)) == pytest.approx(3e-5)
+    with pytest.raises(BadSetting, match="does not say num_blocks"):
+        calibrated_plant(replace(calibration, engine={}))
 
 
 def test_only_one_source_of_step_times():

@@ -1,0 +1,10 @@
+"""Step times of a real engine: measured over designed batches and a live run, fitted, and kept.
+
+Must not know: commands, files of workloads. Start reading at `calibrate`, then `design`, `probing`, `live`, `fit`.
+"""
+
+from headway.sim.calibration.calibrate import Effort, calibrate
+from headway.sim.calibration.fit import Fit, Observation, fit_steps, quantile
+from headway.sim.calibration.probing import Progress
+
+__all__ = ["Effort", "Fit", "Observation", "Progress", "calibrate", "fit_steps", "quantile"]

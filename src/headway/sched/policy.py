@@ -49,6 +49,8 @@ class Policy:
     honours_priority: ClassVar[bool] = False
     honours_tier: ClassVar[bool] = False
     honours_weight: bool = False
+    overlaps: bool = False
+    """Whether it plans while batches are in flight, leaving their sequences alone; others get one batch at a time."""
 
     def limits(self) -> PlanLimits:
         """What its plans keep to; every plan is checked against it."""
@@ -96,6 +98,7 @@ class Wrapper(Policy):
 
     def __init__(self, base: Policy) -> None:
         self.base = base
+        self.overlaps = base.overlaps
 
     def limits(self) -> PlanLimits:
         """The base's."""

@@ -11,6 +11,7 @@ class Wrapped(Policy):
 
     def __init__(self, inner: Policy) -> None:
         self._inner = inner
+        self.overlaps = inner.overlaps
 
     def limits(self) -> PlanLimits:
         """The inner policy's."""

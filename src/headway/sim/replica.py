@@ -171,7 +171,7 @@ class Replica:
 
 
 def _adapted(policy: Policy, plant: Plant) -> Policy:
-    if plant.num_stages > 1:
+    if plant.num_stages > 1 and policy.overlaps:
         return Pipelined(policy, plant.num_stages)
     return LookAhead(policy) if plant.looks_ahead else policy
 

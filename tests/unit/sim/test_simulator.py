@@ -9,6 +9,7 @@ import pytest
 from headway.core import Slo
 from headway.errors import BadSetting
 from headway.report import Outcome
+from headway.sched import POLICIES
 from headway.sim import (
     ChromeTrace,
     HandOver,
@@ -137,6 +138,14 @@ def test_a_pipeline_passes_batches_from_stage_to_stage():
     items = [item(number, prompt=1, output=3) for number in range(2)]
     both = simulate(items, pool(num_stages=2, settings={"max_num_batched_tokens": "1"}))
     assert [request.last_s for request in both.requests] == pytest.approx([0.066, 0.077])
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_serves_on_a_pipeline(policy):
+    """With a batch per stage, or one at a time where it cannot plan around batches in flight."""
+    items = [item(number, at_s=0.01 * number, prompt=30, output=5) for number in range(6)]
+    record = simulate(items, pool(num_stages=2, policy=policy))
+    assert all(request.is_ok for request in record.requests)
 
 
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded", "prefix-aware", "tenant-aware"])

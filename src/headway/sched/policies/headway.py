@@ -71,8 +71,7 @@ class Headway(Policy):
         shortage="cheapest of partial, swap and recompute; never the first in rank; admit nobody in that step",
     )
     source = "Headway; parts from Sarathi-Serve, VTC, LightLLM and QoServe (ALGORITHMS §7, §15, §20)"
-    honours_priority = True
-    honours_tier = True
+    honours_priority = honours_tier = overlaps = True
 
     def __init__(self, params: HeadwayParams) -> None:
         self._params = params

@@ -68,6 +68,7 @@ class Ltr(Policy):
         shortage="swap out or recompute the last in order",
     )
     source = "Efficient LLM scheduling by learning to rank, NeurIPS'24; vllm-ltr (ALGORITHMS §17)"
+    overlaps = True
 
     def __init__(self, params: LtrParams) -> None:
         self._params = params

@@ -45,6 +45,7 @@ class Sarathi(Policy):
         shortage="cannot happen",
     )
     source = "SARATHI, arXiv 2308.16369 (ALGORITHMS §6)"
+    overlaps = True
 
     def __init__(self, params: SarathiParams) -> None:
         self._params = params
@@ -58,8 +59,9 @@ class Sarathi(Policy):
         """All decodes, then a chunk of the oldest prompt."""
         plan = StepPlan()
         budget = Budget()
-        decodes = [seq for seq in view.running if seq.is_decoding]
-        prompt = next((seq for seq in view.running if not seq.is_decoding), None) or self._next(view, plan)
+        running = [seq for seq in view.running if not seq.num_in_flight]
+        decodes = [seq for seq in running if seq.is_decoding]
+        prompt = next((seq for seq in running if not seq.is_decoding), None) or self._next(view, plan)
         chunk = self._chunk(len(decodes))
         rows = [(seq, 1) for seq in decodes]
         if prompt is not None:

@@ -69,6 +69,7 @@ class Vllm(Policy):
         shortage="recompute the youngest (or the lowest priority); admit nobody in that step",
     )
     source = "vLLM V1 scheduler (ALGORITHMS §4)"
+    overlaps = True
     honours_priority = True
 
     def __init__(self, params: VllmParams) -> None:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 import headway
 from headway.errors import BadModelFile
 from headway.models.catalogue import resolve_model
+from tests.support.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,6 +49,14 @@ def shared_data():
     if not path.is_dir():
         pytest.skip(f"no shared data at {path}; set HEADWAY_SHARED to the folder that holds data/")
     return path
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    """Makes processes that need not import anything any more."""
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -100,18 +98,19 @@ async def measured(server, items, **plan):
 
 
 @pytest.mark.timeout(180)  # 600 requests through one thread that is client and server
-async def test_the_pool_is_as_large_as_the_load_and_connections_are_kept():
-    """PUBLIC_ISSUES 11.8: 300 requests at a time reach the server; a second wave opens no new connection."""
+@pytest.mark.parametrize("num", [120, pytest.param(300, marks=pytest.mark.slow)])  # a client's own pool has 100
+async def test_the_pool_is_as_large_as_the_load_and_connections_are_kept(num):
+    """PUBLIC_ISSUES 11.8: all requests at a time reach the server; a second wave opens no new connection."""
     async with SocketServer(lambda body, number: (200, {}, [*WHOLE[:1], WAIT, *WHOLE[1:]])) as server:
         clock = WallClock()
         target = HttpTarget(HttpSettings(url=server.url), clock)
 
         async def wave():
             server.release.clear()
-            plan = RunPlan(items=lambda: [item(k) for k in range(300)])
+            plan = RunPlan(items=lambda: [item(k) for k in range(num)])
             run = asyncio.create_task(Runner(target, PlainCalls(), clock, plan).run())
             async with asyncio.timeout(60):
-                while server.in_flight < 300:  # noqa: ASYNC110  # the server's own count, seen from outside
+                while server.in_flight < num:  # noqa: ASYNC110  # the server's own count, seen from outside
                     await asyncio.sleep(0.01)
             server.release.set()
             return await run
@@ -120,11 +119,11 @@ async def test_the_pool_is_as_large_as_the_load_and_connections_are_kept():
         num_connections = server.num_connections
         second = await wave()
         await target.close()
-    assert server.most_in_flight == 300
-    assert [sum(request.is_ok for request in run.requests) for run in (first, second)] == [300, 300]
+    assert server.most_in_flight == num
+    assert [sum(request.is_ok for request in run.requests) for run in (first, second)] == [num, num]
     assert server.num_connections == num_connections
     assert all(request.connected_s is None for request in second.requests)
-    assert sum(request.connected_s is not None for request in first.requests) >= 299
+    assert sum(request.connected_s is not None for request in first.requests) >= num - 1
 
 
 async def test_a_connection_cut_in_the_middle_fails_that_request_alone():
@@ -147,11 +146,11 @@ async def test_a_client_that_gives_up_hangs_up():
 
 
 async def test_a_server_that_never_pauses_is_read_whole():
-    """PUBLIC_ISSUES 11.7: 20 streams of 500 tokens at once; the client's own lag is part of the run."""
+    """PUBLIC_ISSUES 11.7: 10 streams of 500 tokens at once; the client's own lag is part of the run."""
     body = [completion("word ", token_ids=[1])] * 500
     async with SocketServer(lambda *_: (200, {}, [*body, FINISH, DONE])) as server:
-        run = await measured(server, [item(k, num_output=500) for k in range(20)])
-    assert [request.num_output for request in run.requests] == [500] * 20
+        run = await measured(server, [item(k, num_output=500) for k in range(10)])
+    assert [request.num_output for request in run.requests] == [500] * 10
     assert run.client_lag_s
 
 
@@ -248,7 +247,7 @@ def test_nobody_there(capsys):
     assert "no server answers at http://127.0.0.1:9" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_was_measured(behind):
+def test_ctrl_c_keeps_what_was_measured(behind, nursery):
     """A real process, a real signal: the report of what came so far, one line about the end, status 130."""
     seen = threading.Semaphore(0)
 
@@ -258,13 +257,7 @@ def test_ctrl_c_keeps_what_was_measured(behind):
 
     url = behind(script)
     args = ["bench", "serve", "--url", url, "--num-requests", "100000", "--rate", "20", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway.cli.main", *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  # may be ignored
-    )
+    process = nursery.start("headway.cli.main:main", *args)
     try:
         for _ in range(5):
             assert seen.acquire(timeout=30), "the command sent nothing"

@@ -19,17 +19,31 @@ ROOT = Path(__file__).parents[2]
 BODY = {"prompt": "Hi", "stream": True, "max_tokens": 50}
 
 
-@contextmanager
-def process(port=0, shutdown_timeout_s=20.0, **environment):
-    command = [sys.executable, "-m", "tests.support.serve_fake", str(port), str(shutdown_timeout_s)]
-    running = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.communicate()
+@pytest.fixture(params=["forked", pytest.param("started", marks=pytest.mark.slow)])
+def process(request, nursery):
+    """Start the scripted server; `started` ones import everything anew, as a user's does."""
+
+    @contextmanager
+    def start(port=0, shutdown_timeout_s=20.0, **environment):
+        words = [str(port), str(shutdown_timeout_s)]
+        if request.param == "forked":
+            running = nursery.start("tests.support.serve_fake:main", *words, **environment)
+        else:
+            running = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.serve_fake", *words],
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.communicate()
+
+    return start
 
 
 def until_not_ready(url):
@@ -40,7 +54,7 @@ def until_not_ready(url):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_running_requests_finish_after_a_signal(number):
+def test_running_requests_finish_after_a_signal(process, number):
     """PUBLIC_ISSUES 10.8: not ready at once, new requests 503 on a port that stays open, running ones whole, exit 0."""
     with process(FAKE_ANSWER="x" * 30, FAKE_PERMITS="1") as running:
         url = running.stdout.readline().strip()
@@ -60,7 +74,7 @@ def test_running_requests_finish_after_a_signal(number):
         assert (running.returncode, errors) == (0, "")
 
 
-def test_what_is_left_at_the_time_limit_is_aborted():
+def test_what_is_left_at_the_time_limit_is_aborted(process):
     """PUBLIC_ISSUES 10.8: a long stream gets its finish reason `abort` and the terminator; exit 0."""
     with process(shutdown_timeout_s=0.2, FAKE_PERMITS="3") as running:
         url = running.stdout.readline().strip()
@@ -74,7 +88,7 @@ def test_what_is_left_at_the_time_limit_is_aborted():
         assert output.split() == ["start", "begin_drain", "begin_drain", "close"]
 
 
-def test_an_idle_server_ends_at_once():
+def test_an_idle_server_ends_at_once(process):
     """Open connections without a request do not hold it up."""
     with process() as running:
         url = running.stdout.readline().strip()
@@ -85,7 +99,7 @@ def test_an_idle_server_ends_at_once():
         assert (running.returncode, errors) == (0, "")
 
 
-def test_a_second_interrupt_quits_at_once():
+def test_a_second_interrupt_quits_at_once(process):
     """Whoever presses Ctrl-C twice does not want to wait: the status says which signal."""
     with process(shutdown_timeout_s=60, FAKE_PERMITS="1") as running:
         url = running.stdout.readline().strip()
@@ -97,7 +111,7 @@ def test_a_second_interrupt_quits_at_once():
         assert running.returncode == 128 + signal.SIGINT
 
 
-def test_a_taken_port_is_one_clear_line():
+def test_a_taken_port_is_one_clear_line(process):
     """Exit status 2, one line that says what to do, no traceback."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -110,9 +124,9 @@ def test_a_taken_port_is_one_clear_line():
     assert "--port" in errors
 
 
-def test_a_body_that_never_comes_is_refused_when_the_server_leaves():
+def test_a_body_that_never_comes_is_refused_when_the_server_leaves(process):
     """Who still sends at the end gets a 503 that may be retried elsewhere; the log holds no traceback."""
-    with process(shutdown_timeout_s=0.2) as running:
+    with process(shutdown_timeout_s=0.2, FAKE_LAST_WORDS_S="0.2") as running:
         url = httpx.URL(running.stdout.readline().strip())
         with socket.create_connection((url.host, url.port), timeout=20) as client:
             client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")

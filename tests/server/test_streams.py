@@ -1,11 +1,14 @@
 """What goes over the wire while an answer is streamed."""
 
 import json
+import socket
 
 import httpx
 import pytest
 
 from headway.errors import ExecutorFault
+from headway.server import ServerConfig
+from headway.server.serve import bind
 from tests.support import sse
 from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import live
@@ -117,8 +120,16 @@ def test_a_reader_that_stands_still_is_given_up(engine, caplog):
         assert httpx.get(server.url + "/health").status_code == 200
 
 
+def test_pieces_are_sent_as_they_come():
+    """Connections of the listener do not wait for an acknowledgement before they send a second piece."""
+    with bind(ServerConfig(port=0)) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_many_streams_at_once(engine):
-    """A hundred streams share the loop; each is whole and exact, and health answers in between."""
+    """Sixty streams share the loop; each is whole and exact, and health answers in between."""
     import asyncio
 
     async def main(url):
@@ -129,7 +140,7 @@ def test_many_streams_at_once(engine):
                 answer = await client.post(url + "/v1/completions", json=BODY)
                 return sse.joined(sse.events(answer.text))[0][0]
 
-            texts = await asyncio.gather(*(one() for _ in range(100)), client.get(url + "/health"))
+            texts = await asyncio.gather(*(one() for _ in range(60)), client.get(url + "/health"))
             return texts[:-1]
 
     with live(engine) as server:

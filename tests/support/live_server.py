@@ -9,6 +9,7 @@ import uvicorn
 
 from headway.server import ServerConfig, create_app
 from headway.server.bounded import BoundedHttp
+from headway.server.serve import bind
 
 
 class PromptWeb(uvicorn.Server):
@@ -28,7 +29,7 @@ class LiveServer:
 
     def __init__(self, engine, config):
         self.engine = engine
-        self.sock = socket.create_server(("127.0.0.1", 0))
+        self.sock = bind(ServerConfig(port=0))
         self.host, self.port = self.sock.getsockname()[:2]
         self.url = f"http://{self.host}:{self.port}"
         web = uvicorn.Config(

@@ -1,10 +1,12 @@
 """A server process around the scripted engine, for tests that send it signals.
 
 Prints its URL when it listens, and at its end which of the engine's methods were called. `FAKE_ANSWER` is what it
-says, `FAKE_PERMITS` how many tokens flow by themselves, `FAKE_TENANTS` a tenants file.
+says, `FAKE_PERMITS` how many tokens flow by themselves, `FAKE_TENANTS` a tenants file, `FAKE_LAST_WORDS_S` how long
+answers may be written at the end.
 """
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
@@ -12,7 +14,7 @@ import sys
 from pathlib import Path
 
 from headway.errors import BadSetting
-from headway.server import ServerConfig, serve
+from headway.server import ServerConfig
 from tests.support.fake_engine import FakeEngine
 
 
@@ -31,11 +33,13 @@ class PatientEngine(FakeEngine):
 
 
 def main():
+    serving = importlib.import_module("headway.server.serve")  # the package's face has a function of that name
     logging.basicConfig(level="WARNING")
     engine = PatientEngine(os.environ.get("FAKE_ANSWER", "Hello, world"))
     permits = os.environ.get("FAKE_PERMITS")
     engine.permits = int(permits) if permits else None
     tenants = os.environ.get("FAKE_TENANTS")
+    serving._LAST_WORDS_S = float(os.environ.get("FAKE_LAST_WORDS_S", serving._LAST_WORDS_S))
     config = ServerConfig(
         port=int(sys.argv[1]),
         shutdown_timeout_s=float(sys.argv[2]),
@@ -43,7 +47,7 @@ def main():
         tenants=Path(tenants) if tenants else None,
     )
     try:
-        serve(engine, config, on_ready=lambda url: print(url, flush=True))
+        serving.serve(engine, config, on_ready=lambda url: print(url, flush=True))
     except BadSetting as error:
         print(error, file=sys.stderr)
         return 2

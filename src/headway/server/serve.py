@@ -32,11 +32,15 @@ def bind(config: ServerConfig) -> socket.socket:
     try:
         family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
         # `create_server` sets SO_REUSEADDR: a restart does not wait for the last run's connections to be forgotten.
-        return socket.create_server((config.host, config.port), family=family, backlog=2048)
+        listener = socket.create_server((config.host, config.port), family=family, backlog=2048)
     except OSError as error:
         raise BadSetting(
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}; choose another --host or --port"
         ) from None
+    # Connections inherit it. asyncio sets it only on sockets that were made with the protocol's number, which these are
+    # not: an answer in two pieces would wait 40 ms for the client's delayed acknowledgement of the first.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def serve(

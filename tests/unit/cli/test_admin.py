@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 
 import httpx
 import pytest
@@ -132,15 +130,10 @@ def test_a_promise_that_is_none(text):
 
 
 @pytest.mark.server
-def test_the_knobs_of_a_real_server(tiny_gguf, capsys):
+def test_the_knobs_of_a_real_server(tiny_gguf, nursery, capsys):
     """Settings, an answer, its explanation, draining and resuming, over a real socket; the log says who did it."""
     flags = ["--port", "0", "--max-queued-tokens", "5000", "--slo", "ttft_p95_ms=60000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway.cli.main", "serve", str(tiny_gguf), *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = nursery.start("headway.cli.main:main", "serve", tiny_gguf, *flags)
     try:
         line = process.stderr.readline()
         while not line.startswith("serving:"):

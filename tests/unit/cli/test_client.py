@@ -2,7 +2,6 @@
 
 import io
 import signal
-import subprocess
 import sys
 
 import httpx
@@ -129,15 +128,10 @@ def test_bad_url(url):
         Client(url)
 
 
-def test_ctrl_c_ends_quietly(fake_server):
+def test_ctrl_c_ends_quietly(fake_server, nursery):
     """SIGINT while an answer streams: status 130, no traceback."""
     fake_server.hang.set()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway.cli.main", "chat", "hi", "--url", fake_server.url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = nursery.start("headway.cli.main:main", "chat", "hi", "--url", fake_server.url)
     assert fake_server.hanging.wait(20)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)

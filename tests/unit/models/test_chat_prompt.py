@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.models import ChatPrompts, ChatTemplate
+from tests.support.effort import few
 from tests.support.tiny_model import CHAT_TEMPLATE, CONTROL_TOKENS
 
 # What published templates do with a text, and some that they do not.
@@ -49,6 +50,7 @@ HOSTILE = st.lists(
 
 
 @pytest.mark.parametrize("treatment", TREATMENTS.values(), ids=TREATMENTS.keys())
+@few(6)
 @given(contents=st.lists(HOSTILE, min_size=1, max_size=3))
 def test_control_tokens_come_from_the_template_alone(tiny_tokenizer, treatment, contents):
     """Whatever users type and the template does with it, there are exactly the template's own control tokens."""

@@ -131,8 +131,8 @@ def test_files_that_cannot_be_read(tmp_path):
         ("azure2023_conv.csv", 19_366, 0),
         ("mooncake_conversation_first8000.jsonl", 8_000, 0),
         ("lmsys_arena_27clients_vtc.csv", 1_500, 0),
-        ("sharegpt_8k_llama2_lengths.csv", 30_731, 0),
-        ("arxiv_summarization_4k_llama2_lengths.csv", 28_257, 0),
+        pytest.param("sharegpt_8k_llama2_lengths.csv", 30_731, 0, marks=pytest.mark.slow),  # as the next one, longer
+        pytest.param("arxiv_summarization_4k_llama2_lengths.csv", 28_257, 0, marks=pytest.mark.slow),
         ("sharegpt_smollm2_multiturn_lengths.csv", 21_152, 7),
     ],
 )

@@ -19,6 +19,7 @@ using Ints1 = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::dev
 using Ints2 = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutFloats2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutFloats3 = nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using OutDoubles1 = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using OutInts1 = nb::ndarray<std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <class Array>

@@ -1,4 +1,5 @@
 // The Python face of the native code: checks shapes, releases the GIL, calls.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -6,6 +7,7 @@
 
 #include "bind/arrays.h"
 #include "kernels/registry.h"
+#include "model/limits.h"
 #include "model/model.h"
 
 namespace headway {
@@ -40,8 +42,9 @@ void check_outputs(const Model& model, const OutFloats2& logits, const OutInts1&
 }
 
 void run(Model& model, const KvCache& cache, Ints1 token_ids, Ints1 cu_seqlens, Ints1 contexts, Ints2 block_tables,
-         Ints1 needed_rows, OutFloats2 logits, OutInts1 best) {
+         Ints1 needed_rows, OutFloats2 logits, OutInts1 best, std::optional<OutDoubles1> stage_seconds) {
     check_outputs(model, logits, best);
+    if (stage_seconds) require(stage_seconds->shape(0) == kNumStages, "stage_seconds must have one place per stage");
     require(cu_seqlens.shape(0) == contexts.shape(0) + 1, "cu_seqlens must have one entry more than contexts");
     require(block_tables.shape(0) == contexts.shape(0), "block_tables must have one row per lane");
     const BatchArrays batch{
@@ -56,8 +59,9 @@ void run(Model& model, const KvCache& cache, Ints1 token_ids, Ints1 cu_seqlens, 
         .num_needed = extent(needed_rows, 0),
     };
     const int num_logits = extent(logits, 0);
+    double* seconds = stage_seconds ? stage_seconds->data() : nullptr;
     nb::gil_scoped_release release;
-    model.run(batch, cache, num_logits, logits.data(), best.data());
+    model.run(batch, cache, num_logits, logits.data(), best.data(), seconds);
 }
 
 void more_logits(Model& model, int first, OutFloats2 logits, OutInts1 best) {
@@ -120,7 +124,8 @@ void bind_model(nb::module_& m) {
              nb::arg("num_host_blocks") = 0)
         .def("run", run, nb::arg("cache"), nb::kw_only(), nb::arg("token_ids").noconvert(),
              nb::arg("cu_seqlens").noconvert(), nb::arg("contexts").noconvert(), nb::arg("block_tables").noconvert(),
-             nb::arg("needed_rows").noconvert(), nb::arg("logits").noconvert(), nb::arg("best").noconvert())
+             nb::arg("needed_rows").noconvert(), nb::arg("logits").noconvert(), nb::arg("best").noconvert(),
+             nb::arg("stage_seconds").noconvert() = nb::none())
         .def("logits", more_logits, nb::arg("first"), nb::arg("logits").noconvert(), nb::arg("best").noconvert());
 }
 
@@ -132,6 +137,10 @@ NB_MODULE(_native, m) {
     m.doc() = "Headway's compiled executor. Use headway.kernels.native, which documents it.";
     m.def("built_kernel_sets", built_kernel_sets);
     m.def("runnable_kernel_sets", runnable_kernel_sets);
+    m.def("stage_names", [] { return std::vector<std::string>(kStageNames, kStageNames + kNumStages); });
+    m.def("product_peak", product_peak, nb::arg("kernel_set"), nb::arg("quantized"), nb::arg("num_threads"),
+          nb::call_guard<nb::gil_scoped_release>());
+    m.def("read_peak", read_peak, nb::arg("num_threads"), nb::call_guard<nb::gil_scoped_release>());
     m.def("block_bytes", block_bytes, nb::arg("config"), nb::arg("dtype"), nb::arg("block_size"));
     bind_config(m);
     bind_model(m);

@@ -122,6 +122,26 @@ HW_INLINE void gemm_rows(const GemmArgs& g, int row, int num_rows, int panel) {
     }
 }
 
+/// The inner loop's products without its loads: as many accumulators, one weight vector, one activation.
+template <class M>
+double products(int num_steps) {
+    alignas(64) const std::uint8_t weights[256] = {};
+    alignas(64) const typename M::Act acts[16] = {};
+    typename M::Acc acc[kRowTile * kPanelVectors];
+#pragma GCC unroll 32
+    for (auto& a : acc) start(a, 0);
+    auto column = M::load(weights);
+    const auto act = M::broadcast(acts);
+    for (int s = 0; s < num_steps; ++s) {
+        hide(column);
+#pragma GCC unroll 32
+        for (auto& a : acc) M::step(a, column, act);
+    }
+#pragma GCC unroll 32
+    for (auto& a : acc) hide(a);
+    return static_cast<double>(num_steps) * kRowTile * kPanelVectors * Vec::kLanes * M::kUnroll;
+}
+
 /// Panels outside, so that one stays in the first-level cache while all rows pass by it.
 template <class M>
 void gemm(const GemmArgs& g) {

@@ -119,6 +119,9 @@ struct KernelSet {
     void (*attend)(const AttendArgs&);
     std::size_t (*attend_scratch)(int num_rows, int padded_dim);
     int (*argmax)(const float* x, int n);
+    // A gemm's product steps on registers alone; returns the multiply-accumulates done. The yardstick of the gemms.
+    double (*products_int8)(int num_steps);
+    double (*products_float32)(int num_steps);
 };
 
 }  // namespace headway

@@ -30,6 +30,8 @@ constexpr KernelSet make_kernel_set(const char* name) {
         .attend = attend,
         .attend_scratch = attend_scratch,
         .argmax = argmax,
+        .products_int8 = products<MatInt8>,
+        .products_float32 = products<MatFloat>,
     };
 }
 

@@ -40,15 +40,18 @@ void Model::prepare(const BatchArrays& batch, const KvCache& cache) {
     space_.reserve(config_, weights_, set_, batch_.num_rows(), batch.num_needed, pool_.num_threads());
 }
 
-void Model::head(Worker& worker, int first, int num_rows, float* out, std::int32_t* best) const {
+void Model::head(Worker& worker, StageClock& clock, Range rows, float* out, std::int32_t* best) const {
     const PackedMatrix& matrix = weights_.head();
     const int count = std::min(matrix.num_panels(), worker.num_threads() * kHeadSlices);
     const std::ptrdiff_t stride = config_.vocab_size;
     worker.for_each(count, [&](int i) {
         const Range panels{matrix.num_panels() * i / count, matrix.num_panels() * (i + 1) / count};
-        matrix.multiply(space_.needed, out, stride, Epilogue::kStore, {first, first + num_rows}, panels);
+        matrix.multiply(space_.needed, out, stride, Epilogue::kStore, rows, panels);
     });
-    worker.for_each(num_rows, [&](int i) { best[i] = set_.argmax(out + i * stride, config_.vocab_size); });
+    clock.mark(Stage::kHead);
+    worker.for_each(rows.end - rows.begin,
+                    [&](int i) { best[i] = set_.argmax(out + i * stride, config_.vocab_size); });
+    clock.mark(Stage::kArgmax);
 }
 
 void Model::step(const BatchArrays& batch, const KvCache& cache) { run(batch, cache, 0, nullptr, nullptr); }
@@ -60,10 +63,14 @@ void Model::logits(int first, int num_rows, float* out, std::int32_t* best) {
         throw std::invalid_argument("logits of " + std::to_string(num_rows) + " rows from " + std::to_string(first) +
                                     "; the last step kept " + std::to_string(num_needed));
     }
-    pool_.run([&](Worker& worker) { head(worker, first, num_rows, out, best); });
+    pool_.run([&](Worker& worker) {
+        StageClock clock(nullptr);
+        head(worker, clock, {first, first + num_rows}, out, best);
+    });
 }
 
-void Model::run(const BatchArrays& batch, const KvCache& cache, int num_logits, float* out, std::int32_t* best) {
+void Model::run(const BatchArrays& batch, const KvCache& cache, int num_logits, float* out, std::int32_t* best,
+                double* stage_seconds) {
     const std::lock_guard lock(mutex_);
     if (num_logits < 0 || num_logits > batch.num_needed) {
         throw std::invalid_argument("logits of " + std::to_string(num_logits) + " rows; the step needs " +
@@ -72,8 +79,9 @@ void Model::run(const BatchArrays& batch, const KvCache& cache, int num_logits, 
     prepare(batch, cache);
     const Step step(config_, set_, weights_, cache, batch_, space_);
     pool_.run([&](Worker& worker) {
-        step.run(worker);
-        if (num_logits > 0) head(worker, 0, num_logits, out, best);
+        StageClock clock(worker.index() == 0 ? stage_seconds : nullptr);
+        step.run(worker, clock);
+        if (num_logits > 0) head(worker, clock, {0, num_logits}, out, best);
     });
 }
 

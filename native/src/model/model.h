@@ -32,12 +32,14 @@ public:
     /// Logits of needed rows [first, first + num_rows) of the last step, num_rows x vocab_size, and each row's arg max.
     void logits(int first, int num_rows, float* out, std::int32_t* best);
 
-    /// step, then logits of the first num_logits needed rows, in one go.
-    void run(const BatchArrays& batch, const KvCache& cache, int num_logits, float* out, std::int32_t* best);
+    /// step, then logits of the first num_logits needed rows, in one go. `stage_seconds` is null, or kNumStages sums to
+    /// which the calling thread's times are added.
+    void run(const BatchArrays& batch, const KvCache& cache, int num_logits, float* out, std::int32_t* best,
+             double* stage_seconds = nullptr);
 
 private:
     void prepare(const BatchArrays& batch, const KvCache& cache);
-    void head(Worker& worker, int first, int num_rows, float* out, std::int32_t* best) const;
+    void head(Worker& worker, StageClock& clock, Range rows, float* out, std::int32_t* best) const;
 
     ModelConfig config_;
     const KernelSet& set_;

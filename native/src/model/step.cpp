@@ -23,14 +23,15 @@ Step::Step(const ModelConfig& config, const KernelSet& set, const Weights& weigh
            const Batch& batch, Workspace& space)
     : config_(config), set_(set), weights_(weights), cache_(cache), batch_(batch), space_(space) {}
 
-void Step::run(Worker& worker) const {
+void Step::run(Worker& worker, StageClock& clock) const {
     const int num_rows = batch_.num_rows();
     worker.for_each(num_rows, [&](int row) {
         embed(row);
         set_angles(row);
     });
-    num_rows < kRowChunk ? run_by_columns(worker) : run_by_rows(worker);
-    finish_needed(worker);
+    clock.mark(Stage::kEmbed);
+    num_rows < kRowChunk ? run_by_columns(worker, clock) : run_by_rows(worker, clock);
+    finish_needed(worker, clock);
 }
 
 void Step::embed(int row) const { weights_.embed(batch_.row(row).token_id, hidden(row)); }
@@ -159,7 +160,7 @@ void Step::columns(Worker& worker, const PackedMatrix& matrix, const ActRows& ac
 }
 
 /// Few rows: all threads work on the same rows and share the matrices' columns.
-void Step::run_by_columns(Worker& worker) const {
+void Step::run_by_columns(Worker& worker, StageClock& clock) const {
     Workspace::Rows& rows = space_.shared;
     Workspace::Thread& mine = space_.threads[static_cast<std::size_t>(worker.index())];
     const int num_rows = batch_.num_rows();
@@ -168,32 +169,45 @@ void Step::run_by_columns(Worker& worker) const {
     for (int l = 0; l < config_.num_layers; ++l) {
         const LayerWeights& layer = weights_.layer(l);
         worker.for_each(num_rows, [&](int i) { norm_row(i, layer.attn_norm, layer.qkv, rows.acts, i); });
+        clock.mark(Stage::kNorm);
         columns(worker, layer.qkv, rows.acts, rows.wide.data(), space_.wide_stride, Epilogue::kStore);
+        clock.mark(Stage::kQkv);
         worker.for_each(num_rows, [&](int i) { append_row(l, i, rows.wide.data() + i * space_.wide_stride, mine); });
+        clock.mark(Stage::kAppend);
         worker.for_each(num_groups * config_.num_kv_heads, [&](int i) {
             const RowGroup& group = mine.groups[static_cast<std::size_t>(i / config_.num_kv_heads)];
             attend_group(l, group, i % config_.num_kv_heads, rows.attended.data(), 0, mine);
         });
+        clock.mark(Stage::kAttend);
         worker.for_each(num_rows, [&](int i) { quantize_attended(layer, rows, i); });
+        clock.mark(Stage::kNorm);
         columns(worker, layer.output, rows.acts, space_.hidden.data(), space_.hidden_stride, Epilogue::kAdd);
+        clock.mark(Stage::kOutput);
         worker.for_each(num_rows, [&](int i) { norm_row(i, layer.ffn_norm, layer.gate_up, rows.acts, i); });
+        clock.mark(Stage::kNorm);
         columns(worker, layer.gate_up, rows.acts, rows.wide.data(), space_.wide_stride, Epilogue::kStore);
+        clock.mark(Stage::kGateUp);
         worker.for_each(num_rows, [&](int i) { gate_row(layer, rows, i, mine); });
+        clock.mark(Stage::kGate);
         columns(worker, layer.down, rows.gated, space_.hidden.data(), space_.hidden_stride, Epilogue::kAdd);
+        clock.mark(Stage::kDown);
     }
 }
 
-void Step::first_half(int l, Range range, Workspace::Thread& mine) const {
+void Step::first_half(int l, Range range, Workspace::Thread& mine, StageClock& clock) const {
     const LayerWeights& layer = weights_.layer(l);
     Workspace::Rows& rows = mine.rows;
     const int count = range.end - range.begin;
     for (int i = 0; i < count; ++i) norm_row(range.begin + i, layer.attn_norm, layer.qkv, rows.acts, i);
+    clock.mark(Stage::kNorm);
     layer.qkv.multiply(rows.acts, rows.wide.data(), space_.wide_stride, Epilogue::kStore, {0, count},
                        {0, layer.qkv.num_panels()});
+    clock.mark(Stage::kQkv);
     for (int i = 0; i < count; ++i) append_row(l, range.begin + i, rows.wide.data() + i * space_.wide_stride, mine);
+    clock.mark(Stage::kAppend);
 }
 
-void Step::second_half(int l, Range range, Workspace::Thread& mine) const {
+void Step::second_half(int l, Range range, Workspace::Thread& mine, StageClock& clock) const {
     const LayerWeights& layer = weights_.layer(l);
     Workspace::Rows& rows = mine.rows;
     const int count = range.end - range.begin;
@@ -202,42 +216,52 @@ void Step::second_half(int l, Range range, Workspace::Thread& mine) const {
         for (int h = 0; h < config_.num_kv_heads; ++h)
             attend_group(l, group, h, rows.attended.data(), range.begin, mine);
     }
+    clock.mark(Stage::kAttend);
     for (int i = 0; i < count; ++i) quantize_attended(layer, rows, i);
+    clock.mark(Stage::kNorm);
     layer.output.multiply(rows.acts, hidden(range.begin), space_.hidden_stride, Epilogue::kAdd, {0, count},
                           {0, layer.output.num_panels()});
+    clock.mark(Stage::kOutput);
     for (int i = 0; i < count; ++i) norm_row(range.begin + i, layer.ffn_norm, layer.gate_up, rows.acts, i);
+    clock.mark(Stage::kNorm);
     layer.gate_up.multiply(rows.acts, rows.wide.data(), space_.wide_stride, Epilogue::kStore, {0, count},
                            {0, layer.gate_up.num_panels()});
+    clock.mark(Stage::kGateUp);
     for (int i = 0; i < count; ++i) gate_row(layer, rows, i, mine);
+    clock.mark(Stage::kGate);
     layer.down.multiply(rows.gated, hidden(range.begin), space_.hidden_stride, Epilogue::kAdd, {0, count},
                         {0, layer.down.num_panels()});
+    clock.mark(Stage::kDown);
 }
 
 /// Many rows: each thread takes a run of them through everything between two reads of the cache, so that what it
 /// computes stays in its own cache and threads meet once a layer.
-void Step::run_by_rows(Worker& worker) const {
+void Step::run_by_rows(Worker& worker, StageClock& clock) const {
     Workspace::Thread& mine = space_.threads[static_cast<std::size_t>(worker.index())];
     const int num_rows = batch_.num_rows();
     const int least = (num_rows + kRowChunk - 1) / kRowChunk;
     const int count =
         static_cast<int>(round_up(static_cast<std::size_t>(least), static_cast<std::size_t>(worker.num_threads())));
     const auto chunk = [&](int i) { return Range{slice(num_rows, i, count), slice(num_rows, i + 1, count)}; };
-    worker.for_each(count, [&](int i) { first_half(0, chunk(i), mine); });
+    worker.for_each(count, [&](int i) { first_half(0, chunk(i), mine, clock); });
+    clock.mark(Stage::kWait);
     for (int l = 0; l < config_.num_layers; ++l) {
         worker.for_each(count, [&](int i) {
             // The later rows attend to more tokens: they go first, so that the threads end together.
             const Range rows = chunk(count - 1 - i);
-            second_half(l, rows, mine);
-            if (l + 1 < config_.num_layers) first_half(l + 1, rows, mine);
+            second_half(l, rows, mine, clock);
+            if (l + 1 < config_.num_layers) first_half(l + 1, rows, mine, clock);
         });
+        clock.mark(Stage::kWait);
     }
 }
 
-void Step::finish_needed(Worker& worker) const {
+void Step::finish_needed(Worker& worker, StageClock& clock) const {
     const std::vector<int>& needed = batch_.needed_rows();
     worker.for_each(static_cast<int>(needed.size()), [&](int i) {
         norm_row(needed[static_cast<std::size_t>(i)], weights_.norm(), weights_.head(), space_.needed, i);
     });
+    clock.mark(Stage::kNorm);
 }
 
 }  // namespace headway

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/stage_clock.h"
 #include "core/thread_pool.h"
 #include "model/batch.h"
 #include "model/weights.h"
@@ -59,14 +60,14 @@ public:
          const Batch& batch, Workspace& space);
 
     /// Called by every thread of the pool: writes the cache and leaves the needed rows ready for the head.
-    void run(Worker& worker) const;
+    void run(Worker& worker, StageClock& clock) const;
 
 private:
     void embed(int row) const;
     void set_angles(int row) const;
-    void run_by_columns(Worker& worker) const;
-    void run_by_rows(Worker& worker) const;
-    void finish_needed(Worker& worker) const;
+    void run_by_columns(Worker& worker, StageClock& clock) const;
+    void run_by_rows(Worker& worker, StageClock& clock) const;
+    void finish_needed(Worker& worker, StageClock& clock) const;
 
     void norm_row(int row, const Array<float>& weight, const PackedMatrix& next, const ActRows& acts, int place) const;
     void append_row(int layer, int row, const float* qkv, Workspace::Thread& thread) const;
@@ -74,8 +75,8 @@ private:
                       Workspace::Thread& thread) const;
     void quantize_attended(const LayerWeights& layer, Workspace::Rows& rows, int place) const;
     void gate_row(const LayerWeights& layer, Workspace::Rows& rows, int place, Workspace::Thread& thread) const;
-    void first_half(int layer, Range rows, Workspace::Thread& thread) const;
-    void second_half(int layer, Range rows, Workspace::Thread& thread) const;
+    void first_half(int layer, Range rows, Workspace::Thread& thread, StageClock& clock) const;
+    void second_half(int layer, Range rows, Workspace::Thread& thread, StageClock& clock) const;
     void columns(Worker& worker, const PackedMatrix& matrix, const ActRows& acts, float* out, std::ptrdiff_t stride,
                  Epilogue epilogue) const;
     bool quantized() const { return weights_.format() == WeightFormat::kInt8; }

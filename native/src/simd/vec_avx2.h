@@ -8,6 +8,12 @@
 namespace headway {
 namespace {
 
+/// Makes the compiler forget what a register holds.
+template <class T>
+HW_INLINE void hide(T& a) {
+    asm volatile("" : "+x"(a));
+}
+
 struct Vec {
     static constexpr int kLanes = 8;
     using F = __m256;

@@ -12,6 +12,16 @@
 namespace headway {
 namespace {
 
+/// Makes the compiler forget what a register holds.
+template <class T>
+HW_INLINE void hide(T& a) {
+#ifdef HEADWAY_EMULATE_AVX512
+    asm volatile("" : "+m"(a));
+#else
+    asm volatile("" : "+v"(a));
+#endif
+}
+
 struct Vec {
     static constexpr int kLanes = 16;
     using F = __m512;

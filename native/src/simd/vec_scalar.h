@@ -35,6 +35,12 @@ HW_INLINE std::uint16_t float_to_half(float value) {
     return sign | static_cast<std::uint16_t>((rounded - 0x38000000u) >> 13);
 }
 
+/// Makes the compiler forget what a register holds; wider types than one register are left to memory.
+template <class T>
+HW_INLINE void hide(T& a) {
+    asm volatile("" : "+m"(a));
+}
+
 struct Vec {
     static constexpr int kLanes = 4;
     typedef float F __attribute__((vector_size(16)));

@@ -34,6 +34,7 @@ COMMANDS = (
     "replay",
     "reproduce",
     "collect_env",
+    "profile",
 )
 """Modules of this package with a function of the same name: a command. Groups and wrappers are added below."""
 

@@ -7,16 +7,17 @@ whichever blocks and block size it has and however many threads run: see `headwa
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.core import Batch, BlockPair, Logprobs, StepResult
 from headway.errors import ExecutorFault
 from headway.executor.base import Capacity
 from headway.executor.pack import Packed, Scored, pack
 from headway.executor.sampling import sample, score
-from headway.kernels.native import Array, Ints, KvCache, NativeModel, StepArrays
+from headway.kernels.native import Array, Ints, KvCache, NativeModel, StepArrays, stage_names
 
 _SCORED_TILE = 64
 """Prompt rows whose logits exist at a time, when their log probabilities are asked for."""
@@ -35,6 +36,20 @@ class Finished:
         return self.outcome
 
 
+@dataclass(slots=True)
+class StepTimes:
+    """Where the time of launches went, in seconds, summed: packing arrays, the native call and its stages, sampling.
+
+    `stages_N` are in the order of `stage_names()`; what they lack of `call_s` is checks of the batch and the start and
+    end of the threads' work.
+    """
+
+    pack_s: float = 0.0
+    call_s: float = 0.0
+    sample_s: float = 0.0
+    stages_N: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(stage_names())))
+
+
 class NativeExecutor:
     """Runs batches of any mix on a finished `NativeModel` over its own paged cache.
 
@@ -47,9 +62,14 @@ class NativeExecutor:
     ) -> None:
         self._model: NativeModel | None = model
         self._capacity = Capacity(num_blocks=num_blocks, block_size=block_size, num_host_blocks=num_host_blocks)
+        self._times: StepTimes | None = None
         self.cache: KvCache | None = model.new_cache(
             dtype=kv_dtype, block_size=block_size, num_blocks=num_blocks, num_host_blocks=num_host_blocks
         )
+
+    def time_into(self, times: StepTimes | None) -> None:
+        """Add the times of every later step to `times`; None ends it."""
+        self._times = times
 
     def capacity(self) -> Capacity:
         """Blocks of the pool and of the host tier; one batch at a time."""
@@ -107,14 +127,27 @@ class NativeExecutor:
 
     def _run(self, batch: Batch) -> StepResult:
         model, cache = self._open()
+        begin_s = time.perf_counter()
         packed = pack(batch, self._capacity.block_size)
         if not len(packed.token_ids_T):
             return StepResult()
         num_draws = len(packed.draw_rows_R)
         scored_rows = [scored.first_row + i for scored in packed.scored for i in range(len(scored.target_ids))]
         needed_N = np.concatenate([packed.draw_rows_R, np.array(scored_rows, np.int32)])
-        logits = model.run(cache, _arrays(packed, needed_N), num_logits=num_draws)
+        times = self._times
+        call_s = time.perf_counter()
+        logits = model.run(
+            cache,
+            _arrays(packed, needed_N),
+            num_logits=num_draws,
+            stage_seconds_N=times.stages_N if times is not None else None,
+        )
+        sample_s = time.perf_counter()
         tokens = sample(packed.draws, packed.logit_rows, logits.logits_RV, logits.best_R)
+        if times is not None:
+            times.pack_s += call_s - begin_s
+            times.call_s += sample_s - call_s
+            times.sample_s += time.perf_counter() - sample_s
         scores: dict[str, list[Logprobs]] = {}
         first = num_draws
         for scored in packed.scored:

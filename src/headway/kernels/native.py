@@ -22,7 +22,10 @@ from headway._native import (
     RopePairs,
     block_bytes,
     built_kernel_sets,
+    product_peak,
+    read_peak,
     runnable_kernel_sets,
+    stage_names,
 )
 
 __all__ = [
@@ -36,11 +39,15 @@ __all__ = [
     "StepArrays",
     "block_bytes",
     "built_kernel_sets",
+    "product_peak",
+    "read_peak",
     "runnable_kernel_sets",
+    "stage_names",
 ]
 
 Array = NDArray[np.float32]
 Ints = NDArray[np.int32]
+Seconds = NDArray[np.float64]
 
 WEIGHT_FORMATS = ("int8", "float32")
 KV_DTYPES = ("float16", "int8", "float32")
@@ -119,8 +126,14 @@ class NativeModel:
             dtype=dtype, block_size=block_size, num_blocks=num_blocks, num_host_blocks=num_host_blocks
         )
 
-    def run(self, cache: KvCache, step: StepArrays, *, num_logits: int) -> Logits:
-        """Compute a step, write its keys and values, and give logits of the first `num_logits` needed rows."""
+    def run(
+        self, cache: KvCache, step: StepArrays, *, num_logits: int, stage_seconds_N: Seconds | None = None
+    ) -> Logits:
+        """Compute a step, write its keys and values, and give logits of the first `num_logits` needed rows.
+
+        To `stage_seconds_N`, in the order of `stage_names()`, the time that each stage took is added; without it no
+        clock is asked.
+        """
         logits = self._room(num_logits)
         self._model.run(
             cache,
@@ -131,6 +144,7 @@ class NativeModel:
             needed_rows=step.needed_rows_N,
             logits=logits.logits_RV,
             best=logits.best_R,
+            stage_seconds=stage_seconds_N,
         )
         return logits
 

@@ -14,6 +14,8 @@ from headway.errors import BadSetting
 if TYPE_CHECKING:
     from headway.engine import Engine
 
+_NOISY = 0.3
+
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Where to write.", show_default="what --hardware this reads"),
@@ -63,6 +65,13 @@ def _run(given: dict[str, Any]) -> int:
         print_json({"file": str(path), **as_document(calibration), "residuals": residuals(fit)})
         return 0
     results().print(text_of(calibration, fit), markup=False, soft_wrap=True)
+    if calibration.p95_error > _NOISY:
+        notices().print(
+            f"! one step in twenty is off by more than {calibration.p95_error:.0%}: other programs ran, or the "
+            "machine changed its speed; calibrate when it is idle",
+            markup=False,
+            soft_wrap=True,
+        )
     notices().print(f"written to {path}", markup=False, soft_wrap=True)
     return 0
 

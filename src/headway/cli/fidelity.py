@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headway.cli.fidelity_engine import engine
 from headway.cli.flags import Json
 from headway.cli.output import print_json, results
 
@@ -46,6 +47,7 @@ def fidelity_app() -> typer.Typer:
     app = typer.Typer(help="Compare the simulator with measurements.", no_args_is_help=True, name="fidelity")
     app.command()(gpu)
     app.command()(operators)
+    app.command()(engine)
     return app
 
 

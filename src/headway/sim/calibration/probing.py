@@ -16,12 +16,14 @@ Progress = Callable[[str, float, float], None]
 """Called with what is being measured, the seconds it has taken, and the seconds it will take."""
 
 _NUM_COPIES = 64
+_LEAST = 60
 
 
 def probe_executor(
     executor: Executor, probes: Sequence[Probe], clock: Clock, *, seconds: float, on_progress: Progress
 ) -> list[Observation]:
-    """Measure every probe again and again, shuffled anew each time, for so long; all of them at least once.
+    """Measure every probe again and again, shuffled anew each time, for so long; all of them at least once,
+    and enough for a fit.
 
     The executor must be idle, and what its cache holds is lost.
     """
@@ -37,7 +39,7 @@ def probe_executor(
         for batch in rng.sample(batches, len(batches)):
             on_progress("batches", min(seconds, clock.now() - begin_s), seconds)
             found.append(Observation(load_of(batch), _timed(executor, batch, clock)))
-            if clock.now() - begin_s > seconds and len(found) >= len(batches):
+            if clock.now() - begin_s > seconds and len(found) >= max(len(batches), _LEAST):
                 executor.release([lane.seq_id for batch in batches for lane in batch.lanes])
                 return found
 

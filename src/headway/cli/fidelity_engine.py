@@ -1,0 +1,178 @@
+"""`headway fidelity engine`: this machine's engine, live and simulated, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import bench_options as options
+from headway.cli import calibrations, flags
+from headway.cli.output import print_json, results
+from headway.errors import BadSetting
+
+if TYPE_CHECKING:
+    from headway.engine import Engine
+    from headway.fidelity import EngineCheck, EngineTrial, PolicyCheck
+    from headway.sim import Calibration
+
+FAILED = 1
+_LOAD = "Workload"
+
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="What `headway calibrate` wrote of this engine.",
+        show_default="calibrate first",
+    ),
+]
+CalibrateSeconds = Annotated[float, typer.Option(min=1.0, max=600.0, help="How long to calibrate.")]
+Policies = Annotated[str, typer.Option(metavar="A,B,...", help="Which policies.")]
+NumRequests = Annotated[int, typer.Option(min=5, help="Requests of a run.", rich_help_panel=_LOAD)]
+Repeats = Annotated[int, typer.Option(min=1, max=100, help="Runs of each policy; the median counts.")]
+Load = Annotated[
+    float,
+    typer.Option(help="Arrival rate as a share of what the policy sustains, at most 0.85.", rich_help_panel=_LOAD),
+]
+Median = Annotated[float, typer.Option(rich_help_panel=_LOAD)]
+WorkloadSeed = Annotated[int, typer.Option("--seed", help="Seed of the workload.", rich_help_panel=_LOAD)]
+LatencyBound = Annotated[float, typer.Option(min=0.0, help="Largest relative error of TTFT and ITL.")]
+ThroughputBound = Annotated[float, typer.Option(min=0.0, help="Largest relative error of throughput.")]
+
+
+def engine(
+    *,
+    model: options.LocalModel = None,
+    calibration: CalibrationFile = None,
+    calibrate_seconds: CalibrateSeconds = 75.0,
+    policies: Policies = "vllm,sarathi_serve,headway",
+    num_requests: NumRequests = 200,
+    repeats: Repeats = 3,
+    load: Load = 0.7,
+    prompt_median: Median = 96,
+    prompt_p90: Median = 300,
+    output_median: Median = 32,
+    output_p90: Median = 96,
+    seed: WorkloadSeed = 0,
+    latency_bound: LatencyBound = 0.15,
+    throughput_bound: ThroughputBound = 0.05,
+    executor: options.ExecutorName = None,
+    threads: flags.Threads = None,
+    max_num_seqs: flags.MaxNumSeqs = 256,
+    max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
+    max_model_len: flags.MaxModelLen = None,
+    num_blocks: flags.NumBlocks = None,
+    prefix_cache: flags.PrefixCache = "hashed",
+    as_json: flags.Json = False,
+) -> int:
+    """Run the same requests on this machine's engine and in virtual time, and compare."""
+    given: dict[str, Any] = locals()
+    return _run(given)
+
+
+def _run(given: dict[str, Any]) -> int:
+    from headway.cli.bench_screen import Screen
+    from headway.fidelity import check_engine
+    from headway.sim import read_calibration
+
+    trial = _trial(given)
+    known = read_calibration(given["calibration"]) if given["calibration"] is not None else None
+    built = options.build_local({name: value for name, value in given.items() if name != "seed"})
+    try:
+        known = known or calibrations.measure(built, given["calibrate_seconds"])[0]
+        _same_engine(known, built)
+        with Screen() as screen:
+            check = check_engine(built, known, trial, on_progress=screen.show)
+    finally:
+        built.core.executor.close()
+    print_json(_json(check, known)) if given["as_json"] else results().print(_text(check), markup=False, soft_wrap=True)
+    return 0 if check.is_within else FAILED
+
+
+def _trial(given: dict[str, Any]) -> EngineTrial:
+    from headway.bench.mixed import MixedLoad
+    from headway.fidelity import EngineTrial
+    from headway.sched import policy_class
+
+    policies = list(dict.fromkeys(name.strip() for name in given["policies"].split(",")))
+    for name in policies:
+        policy_class(name)
+    names = ("num_requests", "prompt_median", "prompt_p90", "output_median", "output_p90", "seed")
+    trial = EngineTrial(
+        requests=MixedLoad(**{name: given[name] for name in names}, context=given["max_model_len"] or 2048),
+        policies=policies,
+        **{name: given[name] for name in ("repeats", "load", "latency_bound", "throughput_bound")},
+    )
+    trial.requests.workload(1.0, 0)  # a law that cannot be is refused now, not after the first run
+    return trial
+
+
+def _same_engine(calibration: Calibration, built: Engine) -> None:
+    """Raise `BadSetting` where the calibration is of another model, or of other kernels."""
+    compute = built.compute
+    own = {"model": built.name, "kernels": compute.kernels, "weights": compute.weights, "threads": compute.threads}
+    for name, value in own.items():
+        if calibration.about.get(name) != value:
+            raise BadSetting(
+                f"the calibration is of {name} {calibration.about.get(name)}, this engine has {value}; calibrate it"
+            )
+
+
+def _json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
+    return {
+        "check": "engine",
+        "within": check.is_within,
+        "load": check.trial.load,
+        "num_requests": check.trial.requests.num_requests,
+        "repeats": check.trial.repeats,
+        "calibration": {
+            "about": dict(calibration.about),
+            "median_error": calibration.median_error,
+            "p95_error": calibration.p95_error,
+        },
+        "policies": [_policy_json(check, one) for one in check.checks],
+    }
+
+
+def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
+    figures = [{**asdict(row), "error": row.error, "bound": check.bound(row)} for row in one.rows]
+    replayed = {"num_steps": one.num_steps, "num_differences": one.num_differences}
+    return {"policy": one.policy, "requests_per_second": one.rate, "figures": figures, "replay": replayed}
+
+
+def _text(check: EngineCheck) -> str:
+    from headway.report import Grid
+
+    tables = []
+    for one in check.checks:
+        rows = [
+            (
+                f"{row.metric} {row.figure}",
+                row.measured,
+                row.simulated,
+                f"{100 * row.error:+.1f} %",
+                f"{100 * check.bound(row):g} %",
+                row.size,
+            )
+            for row in one.rows
+        ]
+        replayed = f"{one.num_differences} differ" if one.num_differences else "all the same"
+        tables.append(
+            Grid(
+                title=f"{one.policy}, {one.rate:.2f} requests/s",
+                columns=("figure", "live", "simulated", "error", "bound", "samples"),
+                rows=rows,
+                note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}",
+            ).to_text()
+        )
+    verdict = "within all bounds" if check.is_within else "beyond a bound"
+    trial = check.trial
+    tables.append(
+        f"{verdict}; {trial.requests.num_requests} requests at {trial.load:.0%} of what each policy sustains, "
+        f"median of {trial.repeats}"
+    )
+    return "\n\n".join(tables)

@@ -1,0 +1,172 @@
+"""This machine's engine, live, against the same requests in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.bench import Progress
+from headway.bench.mixed import MixedLoad
+from headway.bench.score import sustained_rate
+from headway.engine import Engine, with_policy
+from headway.errors import BadSetting
+from headway.fidelity.live import run_live
+from headway.fidelity.outcome import Deviation
+from headway.report import RunRecord, summarize
+from headway.sim import Calibration, Plan, Pool, calibrated_plant, simulate
+from headway.workload import Workload
+
+LEVELS = (50.0, 95.0)
+POLICIES = ("vllm", "sarathi_serve", "headway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTrial:
+    """What is run: `load` of what each policy sustains here, `repeats` times with other requests each time."""
+
+    requests: MixedLoad
+    policies: Sequence[str] = POLICIES
+    repeats: int = 3
+    load: float = 0.7
+    latency_bound: float = 0.15
+    throughput_bound: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Raise `BadSetting` for a load at which queues say nothing."""
+        if not 0.05 <= self.load <= 0.85:
+            raise BadSetting(f"load is {self.load:g}; it must be between 0.05 and 0.85: beyond, queues are chance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCheck:
+    """One policy: its rate, its figures (the median of the runs), and the decisions that replay made otherwise."""
+
+    policy: str
+    rate: float
+    rows: Sequence[Deviation]
+    num_steps: int
+    num_differences: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCheck:
+    """All policies, and the bounds."""
+
+    checks: Sequence[PolicyCheck]
+    trial: EngineTrial
+
+    @property
+    def is_within(self) -> bool:
+        """Whether every figure keeps its bound, and every decision was made again."""
+        return all(
+            not check.num_differences and all(abs(row.error) <= self.bound(row) for row in check.rows)
+            for check in self.checks
+        )
+
+    def bound(self, row: Deviation) -> float:
+        """The bound on a figure."""
+        return self.trial.throughput_bound if row.metric == "throughput" else self.trial.latency_bound
+
+
+OnHeat = Callable[[str, Progress], None]
+"""Called with what runs and how it goes."""
+
+
+def check_engine(engine: Engine, calibration: Calibration, trial: EngineTrial, *, on_progress: OnHeat) -> EngineCheck:
+    """Run all policies live and simulated and compare TTFT, ITL and throughput. Raises `BadSetting`.
+
+    The engine must be idle; its executor stays open.
+    """
+    checks = []
+    for policy in trial.policies:
+        entrant = with_policy(engine, replace(engine.config, policy=policy, policy_settings={}))
+        pool = _pool(entrant, calibration)
+        rate = trial.load * _sustained(trial, pool)
+        runs = [
+            _pair(entrant, pool, trial.requests.workload(rate, k), f"{policy} {k + 1}", on_progress)
+            for k in range(trial.repeats)
+        ]
+        checks.append(_compare(policy, rate, runs))
+    return EngineCheck(checks=checks, trial=trial)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    live: RunRecord
+    virtual: RunRecord
+    num_steps: int
+    num_differences: int
+
+
+def _pair(entrant: Engine, pool: Pool, workload: Workload, name: str, on_progress: OnHeat) -> _Pair:
+    fresh = with_policy(entrant, entrant.config)
+    live, replayed = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
+    virtual = simulate(workload.items(), pool)
+    differing = {difference.step for difference in replayed.differences}
+    return _Pair(live, virtual, replayed.num_steps, len(differing) + bool(replayed.note))
+
+
+def _pool(engine: Engine, calibration: Calibration) -> Pool:
+    config, limits = engine.config, engine.limits
+    plant = calibrated_plant(
+        calibration,
+        num_blocks=limits.num_blocks,
+        block_size=limits.block_size,
+        num_host_blocks=limits.num_host_blocks,
+        prefix_cache=config.prefix_cache,
+        context=limits.max_model_len,
+    )
+    plan = Plan(policy=config.policy, settings=config.policy_settings, defaults=config.policy_defaults())
+    return Pool(plant=plant, plan=plan)
+
+
+def _sustained(trial: EngineTrial, pool: Pool) -> float:
+    """Requests per second with all of them at once, in virtual time."""
+    record = simulate(trial.requests.workload(float("inf"), 0).items(), pool)
+    return sustained_rate(len(record.requests), record.steps)
+
+
+def _compare(policy: str, rate: float, pairs: Sequence[_Pair]) -> PolicyCheck:
+    figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    sizes: dict[str, int] = {}
+    for pair in pairs:
+        live, virtual = _figures(pair.live), _figures(pair.virtual)
+        for key, (value, size) in live.items():
+            figures.setdefault(key, []).append((value, virtual[key][0]))
+            sizes[key[0]] = size
+    rows = [
+        Deviation(
+            metric=metric,
+            figure=figure,
+            size=sizes[metric],
+            measured=statistics.median(live for live, _ in values),
+            simulated=statistics.median(virtual for _, virtual in values),
+        )
+        for (metric, figure), values in figures.items()
+    ]
+    return PolicyCheck(
+        policy=policy,
+        rate=rate,
+        rows=rows,
+        num_steps=sum(pair.num_steps for pair in pairs),
+        num_differences=sum(pair.num_differences for pair in pairs),
+    )
+
+
+def _figures(run: RunRecord) -> dict[tuple[str, str], tuple[float, int]]:
+    """Value and sample size by metric and figure. Raises `BadSetting` for a run without answers."""
+    whole = [record for record in run.requests if record.is_ok]
+    if not whole:
+        raise BadSetting("not one request was answered; nothing can be compared")
+    ttft = summarize((record.ttft_s for record in whole if record.ttft_s is not None), LEVELS)
+    itl = summarize((gap_s for record in whole for gap_s in record.itl_s), LEVELS)
+    end_s = max(record.last_s or 0.0 for record in whole)
+    rate = sum(record.num_output for record in whole) / end_s
+    found = {
+        (name, f"P{level:g}"): (sample.at(level), sample.size)
+        for name, sample in (("TTFT", ttft), ("ITL", itl))
+        for level in LEVELS
+    }
+    return {**found, ("throughput", "tokens/s"): (rate, len(whole))}

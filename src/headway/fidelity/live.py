@@ -1,0 +1,51 @@
+"""One run of the engine in this process: what its clients saw, and every decision it made."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headway.bench import Call, EngineTarget, Progress, Runner, RunPlan
+from headway.engine import Engine, scheduling_facts
+from headway.obs.decision_log import DecisionLog
+from headway.report import RunRecord
+from headway.sim.replay import Replay, replay
+from headway.workload import WorkItem, Workload
+
+_MOST_LOG = 256 << 20
+
+
+class RandomIds:
+    """Prompts of any tokens: no two alike, so that no cache finds anything."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+
+    def call(self, item: WorkItem) -> Call:
+        """A call of exactly `num_prompt` ids."""
+        rng = random.Random(f"{item.id}/{item.seed}")
+        prompt = [rng.randrange(self._vocab_size) for _ in range(item.num_prompt)]
+        return Call(id=item.id, prompt=prompt, num_prompt=item.num_prompt, num_output=item.num_output, seed=item.seed)
+
+
+async def run_live(
+    engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]
+) -> tuple[RunRecord, Replay]:
+    """Send a workload to an idle engine, then decide its steps again with their recorded times.
+
+    The engine's thread is stopped at the end, its executor stays open.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "steps.jsonl")
+        log = DecisionLog(path, scheduling_facts(engine), block_size=engine.limits.block_size, max_bytes=_MOST_LOG)
+        engine.core.listen(log.on_events)
+        try:
+            async with EngineTarget(engine) as target:
+                calls = RandomIds(engine.model.vocab_size)
+                plan = RunPlan.of(workload, num_warmups=2)
+                record = await Runner(target, calls, engine.clock, plan, on_progress=on_progress).run()
+        finally:
+            log.close()
+        return record, replay(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from headway.bench.overload import OverloadLoad, Probe
     from headway.report import RunRecord
     from headway.workload import WorkItem
+
+_REFUSED = re.compile(r'^headway:admission_rejections_total\{.*?reason="(\w+)".*?\} (\S+)$', re.MULTILINE)
 
 
 class Track:
@@ -33,15 +36,9 @@ class Track:
     def refused_by_reason(self) -> dict[str, int]:
         """How many requests the server refused so far, as it counts them."""
         import httpx
-        from prometheus_client.parser import text_string_to_metric_families
 
         page = httpx.get(f"{self._url}/metrics", timeout=60.0).text
-        found = {
-            sample.labels["reason"]: int(sample.value)
-            for family in text_string_to_metric_families(page)
-            for sample in family.samples
-            if sample.name == "headway:admission_rejections_total"
-        }
+        found = {reason: int(float(value)) for reason, value in _REFUSED.findall(page)}
         return {reason: num for reason, num in found.items() if num}
 
     async def run(

@@ -92,6 +92,14 @@ Shutdown = Annotated[
     float,
     typer.Option("--shutdown-timeout", help="Seconds that running requests get after SIGTERM.", rich_help_panel=_PANEL),
 ]
+DrainDelay = Annotated[
+    float,
+    typer.Option(
+        "--drain-delay",
+        help="Seconds after SIGTERM in which requests are still taken, though /ready is 503: balancers are slow.",
+        rich_help_panel=_PANEL,
+    ),
+]
 KeepAlive = Annotated[
     float,
     typer.Option(
@@ -172,6 +180,7 @@ def serve(
     served_model_name: Names = None,
     allowed_origins: Origins = None,
     root_path: RootPath = "",
+    drain_delay_s: DrainDelay = 0.0,
     shutdown_timeout_s: Shutdown = 30.0,
     keep_alive_s: KeepAlive = 15.0,
     log_level: LogLevel = "info",

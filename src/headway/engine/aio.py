@@ -47,7 +47,7 @@ class AsyncLLM:
         self._loop = EngineLoop(self.engine.core, self.engine.text, self._deliver)
         self.control = Control(self.engine, self._loop.send, guarding or Guarding())
         self._loop.tend = self.control.admission.expiry.tend
-        self.engine.core.listen(self._loop.on_events)
+        self.engine.core.deliver_to(self._loop.on_events)
 
     @classmethod
     def from_config(

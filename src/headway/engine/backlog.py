@@ -24,6 +24,7 @@ class _Load:
     tier: Tier
     num_prompt: int
     num_left: int
+    num_choices: int = 1
     is_waiting: bool = True
 
 
@@ -45,7 +46,7 @@ class _Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """Requests that were never on the device, and the tokens of their prompts."""
+    """Requests that were never on the device, each counted once for every choice, and the tokens of their prompts."""
 
     num_requests: int
     num_tokens: int
@@ -71,7 +72,8 @@ class Backlog:
 
     def add(self, request: Request) -> None:
         """A request was accepted."""
-        load = _Load(request.tenant, request.weight, request.tier, request.num_prompt, request.num_prompt)
+        num_prompt = request.num_prompt
+        load = _Load(request.tenant, request.weight, request.tier, num_prompt, num_prompt, request.params.n)
         with self._lock:
             self._loads[request.id] = load
             self._inside.add(request.id)
@@ -85,7 +87,9 @@ class Backlog:
         """What waits, of one tenant or of all."""
         with self._lock:
             waiting = [load for load in self._waiting() if tenant is None or load.tenant == tenant]
-        return Queued(num_requests=len(waiting), num_tokens=sum(load.num_prompt for load in waiting))
+        return Queued(
+            num_requests=sum(load.num_choices for load in waiting), num_tokens=sum(load.num_prompt for load in waiting)
+        )
 
     def share(self, tenant: str, weight: float) -> float:
         """The part of the service that a tenant gets among those who wait, itself included; 1 without fairness."""

@@ -26,12 +26,20 @@ class EngineCore:
         self.executor = executor
         self.clock = clock
         self._listeners = list(listeners)
+        self._tell_clients: Emit | None = None
         self._max_pending = min(scheduler.policy.in_flight(), executor.capacity().in_flight)
         self._pending: deque[tuple[Batch, Pending]] = deque()
 
     def listen(self, listener: Emit) -> None:
         """Send every later event to `listener` too."""
         self._listeners.append(listener)
+
+    def deliver_to(self, tell_clients: Emit) -> None:
+        """Send every later event to `tell_clients`, after all listeners.
+
+        Who is told that a request ended may ask again at once: by then what it held must be given back everywhere.
+        """
+        self._tell_clients = tell_clients
 
     def submit(self, request: Request) -> None:
         """Queue a request."""
@@ -81,13 +89,17 @@ class EngineCore:
     def _launch(self, batch: Batch) -> None:
         try:
             self._pending.append((batch, self.executor.launch(batch)))
-        except Exception as error:  # noqa: BLE001 - whatever an executor raises, only its batch fails
+        except AssertionError:
+            raise  # a mistake of ours: nobody knows what is true any more
+        except Exception as error:  # noqa: BLE001 - whatever else an executor raises, only its batch fails
             self._fail(batch, error)
 
     def _commit_oldest(self) -> None:
         batch, pending = self._pending.popleft()
         try:
             result = pending.result()
+        except AssertionError:
+            raise
         except Exception as error:  # noqa: BLE001 - the same
             self._fail(batch, error)
         else:
@@ -109,3 +121,5 @@ class EngineCore:
             self.executor.release(gone)
         for listener in self._listeners:
             listener(events)
+        if self._tell_clients is not None:
+            self._tell_clients(events)

@@ -54,6 +54,7 @@ def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | 
         middleware=surroundings(config, accounts.house),
         lifespan=lifespan,
     )
+    app.state.is_leaving = False
     app.add_exception_handler(HeadwayError, answer)
     app.add_exception_handler(HTTPException, answer)
     for router in all_routes(served, metrics, watch):

@@ -16,8 +16,9 @@ class ServerConfig:
     """Settings of one server. Raises `BadSetting` naming the flag when one is out of range.
 
     `served_model_names` empty means the engine's own name. Seconds: `keep_alive_s` between SSE comments on an idle
-    stream (0: none), `stall_timeout_s` until a client that reads nothing is given up, `shutdown_timeout_s` for running
-    requests to end after a signal, `log_interval_s` between lines about traffic (0: none). `/ready` turns 503 when
+    stream (0: none), `stall_timeout_s` until a client that reads nothing is given up, `drain_delay_s` in which
+    requests are still taken after a signal, though `/ready` is 503 already, then `shutdown_timeout_s` for running
+    ones to end, `log_interval_s` between lines about traffic (0: none). `/ready` turns 503 when
     `saturation` requests wait (0: never). `tenants` is a file that names who may come in; then `/metrics` shows what
     each of them does, and `metrics_access` is `admin` unless set: `open`, `key` (any) or `admin`.
     `usage_store` is the URL of a database for what they use; None: a file beside the tenants file.
@@ -38,6 +39,7 @@ class ServerConfig:
     saturation: int = 256
     keep_alive_s: float = 15.0
     stall_timeout_s: float = 120.0
+    drain_delay_s: float = 0.0
     shutdown_timeout_s: float = 30.0
     log_interval_s: float = 10.0
 
@@ -54,7 +56,7 @@ class ServerConfig:
             raise BadSetting("a --served-model-name is empty; leave the flag out to use the model's own name")
         if self.root_path and not self.root_path.startswith("/"):
             raise BadSetting(f"--root-path is {self.root_path!r}; it must begin with a slash")
-        for name in ("keep_alive_s", "stall_timeout_s", "shutdown_timeout_s", "log_interval_s"):
+        for name in ("keep_alive_s", "stall_timeout_s", "drain_delay_s", "shutdown_timeout_s", "log_interval_s"):
             seconds = getattr(self, name)
             if not math.isfinite(seconds) or seconds < 0:
                 raise BadSetting(f"{name} is {seconds}; it must be a finite number of seconds, 0 or more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 import headway
 from headway.obs import CONTENT_TYPE, EngineMetrics
@@ -33,9 +33,9 @@ def probe_routes(served: Served) -> APIRouter:
 
     @router.head("/ready", include_in_schema=False, response_model=None)
     @router.get("/ready", response_model=None)
-    async def ready() -> dict[str, str] | Response:
+    async def ready(request: Request) -> dict[str, str] | Response:
         """200 while new requests are welcome; 503 while loading, shutting down or saturated."""
-        if not engine.is_ready:
+        if request.app.state.is_leaving or not engine.is_ready:
             return refusal("loading or shutting down", 5.0, code="not_ready").response()
         num_waiting = engine.stats().num_waiting
         if 0 < served.config.saturation <= num_waiting:

@@ -53,18 +53,42 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM, then end in order; must be called from the main thread.
 
-    The first signal turns `/ready` to 503 and lets running requests finish within `shutdown_timeout_s`; what is left
-    is aborted with its finish reason. A second one calls `quit_now` at once. `on_ready` is told the URL. `listener`
-    comes from `bind`; without it, this binds. The engine is started here and closed at the end. SIGHUP reads the
-    tenants file again.
+    The first signal turns `/ready` to 503; `drain_delay_s` later, when balancers have seen it, nobody new is taken and
+    running requests finish within `shutdown_timeout_s`; what is left is aborted with its finish reason. A second one
+    calls `quit_now` at once. `on_ready` is told the URL. `listener` comes from `bind`; without it, this binds. The
+    engine is started here and closed at the end. SIGHUP reads the tenants file again.
     """
     sock = listener or bind(config)
     accounts = Accounts.open(config, (config.served_model_names or (engine.model_name,))[0])
-    web = _Web(_uvicorn_config(create_app(engine, config, accounts)))
+    app = create_app(engine, config, accounts)
+    web = _Web(_uvicorn_config(app))
     with asyncio.Runner(loop_factory=web.config.get_loop_factory()) as runner:
         if accounts.house.path is not None:
             runner.get_loop().add_signal_handler(signal.SIGHUP, reload_tenants, accounts.house)
-        runner.run(_run(engine, config, web, sock, on_ready, quit_now))
+        runner.run(_run(Leave(engine, config, app), web, sock, on_ready, quit_now))
+
+
+class Leave:
+    """An orderly end: first said, then begun, then waited for."""
+
+    def __init__(self, engine: ServedEngine, config: ServerConfig, app: FastAPI) -> None:
+        self.engine, self._config, self._app = engine, config, app
+        self.wanted = asyncio.Event()
+
+    def want(self) -> None:
+        """From here on `/ready` says 503, before anything else happens."""
+        self._app.state.is_leaving = True
+        if not self._config.drain_delay_s:
+            self.engine.begin_drain()
+        self.wanted.set()
+
+    async def carry_out(self) -> None:
+        """Serve on for the delay, then let what runs finish, end the rest, and free the engine."""
+        if self.wanted.is_set():
+            await asyncio.sleep(self._config.drain_delay_s)
+        self.engine.begin_drain()
+        await self.engine.drained(self._config.shutdown_timeout_s)
+        await self.engine.close()
 
 
 class _Web(uvicorn.Server):
@@ -91,21 +115,18 @@ def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
 
 
 async def _run(
-    engine: ServedEngine,
-    config: ServerConfig,
+    leave: Leave,
     web: _Web,
     sock: socket.socket,
     on_ready: Callable[[str], None] | None,
     quit_now: Callable[[int], object],
 ) -> None:
-    engine.start()
-    leave = asyncio.Event()
+    leave.engine.start()
 
     def on_signal(number: int) -> None:
-        if leave.is_set():
+        if leave.wanted.is_set():
             quit_now(128 + number)
-        engine.begin_drain()  # from here on /ready says 503, before anything else happens
-        leave.set()
+        leave.want()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -113,13 +134,11 @@ async def _run(
     serving = asyncio.create_task(web.serve([sock]))
     if on_ready is not None:
         on_ready(_url(sock))
-    leaving = asyncio.create_task(leave.wait())
+    leaving = asyncio.create_task(leave.wanted.wait())
     try:
         await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        engine.begin_drain()
         # The port stays open meanwhile, to tell balancers and clients that this server is leaving.
-        await engine.drained(config.shutdown_timeout_s)
-        await engine.close()
+        await leave.carry_out()
     finally:
         leaving.cancel()
         web.should_exit = True

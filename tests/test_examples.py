@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from headway.cli.main import main
 from headway.sim import run_scene
 from tests.support.scenes import scenes
 from tests.support.tiny_model import write_tiny_gguf
@@ -48,27 +49,38 @@ async def test_stream(tiny_gguf, capsys):
     assert capsys.readouterr().out.count("->") == 2
 
 
-def test_my_policy():
-    """A policy of one's own package, found by PYTHONPATH, does what it says: short prompts first, none cut."""
-    scene = EXAMPLES.parent / "tests" / "tapes" / "scenes" / "short_behind_long.json"
-    command = ["tape", str(scene), "--policy", "my_policy:ShortestPrompt", "--set", "max_num_seqs=1"]
+SCENE = EXAMPLES.parent / "tests" / "tapes" / "scenes" / "short_behind_long.json"
+TAPE_COMMAND = ["tape", str(SCENE), "--policy", "my_policy:ShortestPrompt", "--set", "max_num_seqs=1"]
+TAPE = (
+    "step   0   1   2   3   4   5   6   7   8\n"
+    "A      .   .   .   .   .   .   .  20   1\n"
+    "B      .   .   .   .   .  18   1   .   .\n"
+    "C      3   1   1   .   .   .   .   .   .\n"
+    "D      .   .   .   4   1   .   .   .   .\n"
+    "free  39  39  38  39  38  35  35  35  34\n"
+)
+
+
+def test_my_policy(monkeypatch, capsys):
+    """A policy of one's own package does what it says: short prompts first, none cut."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    assert main(TAPE_COMMAND) == 0
+    assert capsys.readouterr().out == TAPE
+
+
+@pytest.mark.slow  # a process that imports everything anew
+def test_my_policy_is_found_by_pythonpath():
+    """The same in a process of its own, as a user runs it."""
     path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-m", "headway.cli.main", *command],
+        [sys.executable, "-m", "headway.cli.main", *TAPE_COMMAND],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert done.stdout == (
-        "step   0   1   2   3   4   5   6   7   8\n"
-        "A      .   .   .   .   .   .   .  20   1\n"
-        "B      .   .   .   .   .  18   1   .   .\n"
-        "C      3   1   1   .   .   .   .   .   .\n"
-        "D      .   .   .   4   1   .   .   .   .\n"
-        "free  39  39  38  39  38  35  35  35  34\n"
-    )
+    assert done.stdout == TAPE
 
 
 @given(scene=scenes(with_prefixes=True, with_choices=True))

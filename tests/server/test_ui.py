@@ -203,7 +203,7 @@ def test_in_a_browser(live_llm, browser_of):
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_the_page_follows_the_colour_scheme(live_llm, browser_of, scheme):
     """Text and ground are far apart in both."""
     server = live_llm()

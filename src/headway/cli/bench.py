@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import typer
+import typer.main
 
 
 def bench(ctx: typer.Context) -> int:
     """Measure a server, the engine or its policies; find its capacity; compare results."""
-    status = make_bench()(args=ctx.args, prog_name="headway bench", standalone_mode=False)
+    status = _commands()(args=ctx.args, prog_name="headway bench", standalone_mode=False)
     return status if isinstance(status, int) else 0
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    return typer.main.get_command(make_bench())
 
 
 bench_settings = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated
 
 import typer
+import typer.main
 
 from headway.cli.admin import admin_app
 from headway.cli.bench import bench, bench_settings
@@ -79,7 +81,7 @@ def main(args: Sequence[str] | None = None) -> int:
     stderr, but for a traceback where the fault is ours.
     """
     try:
-        status = make_app()(args=args, prog_name="headway", standalone_mode=False)
+        status = _commands()(args=args, prog_name="headway", standalone_mode=False)
         sys.stdout.flush()
     except (BadSetting, BadModelFile, InvalidRequest) as error:
         return _complain("headway", str(error), BAD_INPUT)
@@ -98,6 +100,12 @@ def main(args: Sequence[str] | None = None) -> int:
         where = getattr(getattr(error, "ctx", None), "command_path", "headway")
         return _complain(where, f"{explain().rstrip('.')} (see {where} --help)", BAD_INPUT)
     return status if isinstance(status, int) else 0
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    # Made once: reading the flags of all commands takes longer than most of them do.
+    return typer.main.get_command(make_app())
 
 
 def _complain(where: str, message: str, status: int) -> int:

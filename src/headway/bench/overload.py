@@ -28,7 +28,7 @@ class OverloadLoad:
     num_prompt: int = 256
     num_output: int = 32
     ttft_s: float = 3.0
-    num_users: int = 32
+    num_users: int = 16
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 
 import httpx
@@ -176,3 +177,26 @@ async def test_a_place_that_is_gone_again_puts_nobody_out():
 def _house_of(app):
     """The tenants of an application, wherever its middleware has them."""
     return next(each.kwargs["house"] for each in app.user_middleware if "house" in each.kwargs)
+
+
+async def test_a_long_text_is_tokenized_beside_the_loop_and_one_without_hope_never():
+    """10.13: while the tokenizer works on 100,000 characters others are answered; 10 MB are refused by their length."""
+    engine, begun, may_end = FakeEngine(max_model_len=2000), threading.Event(), threading.Event()
+
+    def encode(text):
+        begun.set()
+        assert may_end.wait(30), "nobody was answered meanwhile"
+        return [5] * 10
+
+    async with client_of(create_app(engine, ServerConfig())) as http:
+        engine.encode = encode
+        long = asyncio.create_task(http.post("/v1/completions", json={"prompt": "long " * 4000}))
+        while not begun.is_set():  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(0.001)
+        assert (await http.get("/health")).status_code == 200
+        assert (await http.post("/v1/completions", json={"prompt": [5, 6]})).status_code == 200
+        hopeless = await http.post("/v1/completions", json={"prompt": "x" * 10_000_000})
+        assert not long.done()
+        may_end.set()
+        assert (await long).status_code == 200
+    assert (hopeless.status_code, hopeless.json()["error"]["code"]) == (400, "context_length_exceeded")

@@ -1,6 +1,7 @@
 """The fairness bound on the engine that serves: its thread, its clients, its events."""
 
 import asyncio
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +28,7 @@ async def test_two_backlogged_tenants_keep_to_the_bound(num_blocks):
 
         async def ask(request):
             params = SamplingParams(max_tokens=request.output, ignore_eos=True)
-            prompt = [5 + (at + 7 * len(records)) % 90 for at in range(request.prompt)]
+            prompt = random.Random(request.id).choices(range(5, 95), k=request.prompt)
             return [delta async for delta in llm.submit(prompt, params, request_id=request.id, tenant=request.tenant)]
 
         await asyncio.gather(*map(ask, requests))

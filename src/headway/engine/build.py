@@ -55,7 +55,7 @@ def build_engine(config: EngineConfig, progress: Progress | None = None) -> Engi
         policy.limits(),
         context_length=file.config.context_length,
         token_bytes=loader.token_bytes(file.config),
-        free_bytes=free_memory(),
+        free_bytes=loader.compute(file.config).bytes_left(free_memory()),
     )
     size = {"num_blocks": limits.num_blocks, "block_size": limits.block_size}
     pool = PoolSize(**size, num_host_blocks=limits.num_host_blocks)

@@ -15,25 +15,13 @@ from numpy.typing import NDArray
 from headway.core import Batch, BlockPair, Logprobs, StepResult
 from headway.errors import ExecutorFault
 from headway.executor.base import Capacity
+from headway.executor.finished import Finished, run_at_once
 from headway.executor.pack import Packed, Scored, pack
 from headway.executor.sampling import sample, score
 from headway.kernels.native import Array, Ints, KvCache, NativeModel, StepArrays, stage_names
 
 _SCORED_TILE = 64
 """Prompt rows whose logits exist at a time, when their log probabilities are asked for."""
-
-
-@dataclass(slots=True)
-class Finished:
-    """A step that is over: `launch` computed it at once, without the interpreter's lock."""
-
-    outcome: StepResult | ExecutorFault
-
-    def result(self) -> StepResult:
-        """The step's tokens, or its fault raised."""
-        if isinstance(self.outcome, ExecutorFault):
-            raise self.outcome
-        return self.outcome
 
 
 @dataclass(slots=True)
@@ -77,18 +65,7 @@ class NativeExecutor:
 
     def launch(self, batch: Batch) -> Finished:
         """Do the batch's copies and the whole step; what came of it waits in the returned object."""
-        start_s = time.perf_counter()
-        try:
-            self.swap_out(batch.swap_out)
-            self.swap_in(batch.swap_in)
-            self.copy_blocks(batch.copies)
-            result = self._run(batch)
-        except ExecutorFault as fault:
-            return Finished(fault)
-        except (ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
-            return Finished(ExecutorFault(f"the step failed: {type(error).__name__} {error}".rstrip()))
-        result.elapsed_s = time.perf_counter() - start_s
-        return Finished(result)
+        return run_at_once(self, batch, self._run)
 
     def swap_out(self, pairs: list[BlockPair]) -> None:
         """Copy device blocks to host blocks: pairs of (device, host)."""

@@ -6,9 +6,6 @@ V vocabulary.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +13,7 @@ from headway import kernels
 from headway.core import Batch, BlockPair, Logprobs, StepResult
 from headway.errors import ExecutorFault
 from headway.executor.base import Capacity
+from headway.executor.finished import Finished, run_at_once
 from headway.executor.pack import Packed, Scored, pack
 from headway.executor.paged import PagedCache
 from headway.executor.sampling import sample, score
@@ -25,19 +23,6 @@ Array = NDArray[np.float32]
 
 _SCORED_TILE = 64
 """Prompt rows whose logits exist at a time, when their log probabilities are asked for."""
-
-
-@dataclass(slots=True)
-class Finished:
-    """A step that is over: `launch` worked it out at once."""
-
-    outcome: StepResult | ExecutorFault
-
-    def result(self) -> StepResult:
-        """The step's tokens, or its fault raised."""
-        if isinstance(self.outcome, ExecutorFault):
-            raise self.outcome
-        return self.outcome
 
 
 class ReferenceExecutor:
@@ -74,18 +59,7 @@ class ReferenceExecutor:
 
     def launch(self, batch: Batch) -> Finished:
         """Do the batch's copies and the whole step; what came of it waits in the returned object."""
-        start_s = time.perf_counter()
-        try:
-            self.swap_out(batch.swap_out)
-            self.swap_in(batch.swap_in)
-            self.copy_blocks(batch.copies)
-            result = self._run(batch)
-        except ExecutorFault as fault:
-            return Finished(fault)
-        except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
-            return Finished(ExecutorFault(f"the step failed, {type(error).__name__}: {error}"))
-        result.elapsed_s = time.perf_counter() - start_s
-        return Finished(result)
+        return run_at_once(self, batch, self._run)
 
     def swap_out(self, pairs: list[BlockPair]) -> None:
         """Copy device blocks to host blocks: pairs of (device, host)."""

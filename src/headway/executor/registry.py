@@ -47,6 +47,19 @@ class Compute:
     threads: int | None
     weight_bytes: int
 
+    def bytes_left(self, free_bytes: int) -> int:
+        """What the weights leave of the free memory. Raises `BadSetting` where they do not fit.
+
+        The system would grant the memory all the same, and end the process while the weights are read.
+        """
+        if self.weight_bytes > free_bytes:
+            way_out = "choose a smaller model" if self.weights == "int8" else "take --weights int8 or a smaller model"
+            raise BadSetting(
+                f"the weights take {self.weight_bytes:,} bytes as {self.weights}, but only {free_bytes:,} bytes of "
+                f"memory are free; {way_out}"
+            )
+        return free_bytes - self.weight_bytes
+
 
 class Loader(Protocol):
     """Makes one kind of executor, with one set of `kernels`."""

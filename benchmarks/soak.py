@@ -5,13 +5,15 @@
 
 A fifth of the requests is cancelled, some clients read slowly, all pause and come back together, prompts differ in
 length. Afterwards: no request inside, no block in use, no token open in the ledger and its sum right, as many ends as
-requests, no 5xx but refusals, memory flat. Prints one line per check; the exit status is 0 when all hold.
+requests, no 5xx but refusals, memory flat. Somebody watches `/ui` all the while, which must cost next to nothing.
+Prints one line per check; the exit status is 0 when all hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 import time
@@ -29,6 +31,7 @@ from headway.cli.own_server import OwnServer, own_server
 from headway.clock import WallClock
 
 CANCELLED, SLOW = 0.2, 0.1
+MOST_WATCHING = 0.01
 MOST_GROWTH, SPARE_BYTES = 1.15, 64 << 20
 LENGTHS = (4, 16, 60, 200)
 
@@ -102,6 +105,19 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * 4096
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def watch(url: str) -> None:
+    """Read what the live page is told, as an open page does."""
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http, http.stream("GET", "/ui/feed") as answer:
+        async for _ in answer.aiter_bytes():
+            pass
+
+
 async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str, bool]]:
     """Run the load; what was checked afterwards, and whether it holds."""
     target = HttpTarget(HttpSettings(url=server.url, fixed_length=True, request_timeout_s=300.0), WallClock())
@@ -109,10 +125,13 @@ async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str
     began_s = time.monotonic()
     bursts = (options.burst_every, options.burst_pause)
     run = Soak(target, began_s + options.duration, options.longest, options.seed, *bursts)
+    watching = asyncio.create_task(watch(server.url))
     clients = [asyncio.create_task(run.client(number)) for number in range(options.streams)]
     await asyncio.sleep(options.duration / 3)
     early = resident_bytes(server.pid)
     await asyncio.gather(*clients)
+    watching.cancel()
+    server_s = cpu_seconds(server.pid)
     late = resident_bytes(server.pid)
     await target.close()
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
@@ -127,6 +146,8 @@ async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str
     inside = sum(now[f"num_requests_{state}"] for state in ("running", "waiting", "swapped", "preempted"))
     for fault in run.faults[:5]:
         print("  fault:", fault)
+    share = now["live_view_cpu_seconds"] / server_s if server_s else 0.0
+    print(f"  the live page took {share:.2%} of the server's {server_s:.1f} processor seconds")
     print(f"  {dict(outcomes)}; server memory {early >> 20} MiB after a third, {late >> 20} MiB at the end")
     return [
         ("something was done", outcomes["whole"] > 0 and outcomes["cancelled"] > 0),
@@ -137,6 +158,7 @@ async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str
         ("every whole answer ended once", outcomes["whole"] <= complete <= outcomes["whole"] + outcomes["cancelled"]),
         ("as many ends as requests that came in", ended <= sum(outcomes.values()) and ended >= outcomes["whole"]),
         ("no step failed", now["request_success_total.error"] == 0),
+        ("the live page takes less than 1 % of the server's time", share < MOST_WATCHING or server.pid == os.getpid()),
         ("memory is flat", late <= early * MOST_GROWTH + SPARE_BYTES),
     ]
 

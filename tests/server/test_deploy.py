@@ -65,6 +65,7 @@ async def test_every_metric_has_a_panel(known):
     left_out = {
         "cache_config_info",
         "kv_cache_usage_perc",
+        "live_view_cpu_seconds",
         "num_preemptions",
         "prefix_cache_recovered",
         "request_inference_time_seconds",

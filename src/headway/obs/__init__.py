@@ -13,6 +13,7 @@ from headway.obs.logline import TrafficLog
 from headway.obs.prometheus import CONTENT_TYPE, EngineMetrics
 from headway.obs.recorder import Recorder
 from headway.obs.refusals import Refusals
+from headway.obs.spent import Spent
 from headway.obs.tenants import TenantFigures
 from headway.obs.token_ledger import Entry, TokenLedger
 from headway.obs.watch import Watch
@@ -30,6 +31,7 @@ __all__ = [
     "Load",
     "Recorder",
     "Refusals",
+    "Spent",
     "TenantFigures",
     "TokenLedger",
     "TrafficLog",

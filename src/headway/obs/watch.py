@@ -24,13 +24,17 @@ class Watch:
         self.work = WorkFigures(stats, self.ledger)
         self.live = LiveView()
         self._complained_at = -_QUIET_S
+        self.live_spent_s = 0.0
+        """Processor seconds spent on following events for the live view, since the start."""
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Follow what happens. Never raises: a mistake here must not stop the engine, only be logged."""
         try:
             self.ledger.on_events(events)
             self.work.on_events(events)
+            began_s = time.thread_time()
             self.live.on_events(events)
+            self.live_spent_s += time.thread_time() - began_s
         except Exception:
             if time.monotonic() - self._complained_at >= _QUIET_S:
                 self._complained_at = time.monotonic()

@@ -31,8 +31,7 @@ class Feed:
         self._epoch = secrets.token_hex(4)
         self._num_readers = 0
         self._cost_s = 0.0
-        self.spent_s = 0.0
-        """Processor seconds spent on pictures since the start."""
+        self._drawn_s = 0.0
 
     def require_room(self) -> None:
         """Raises `Overloaded` where as many read as may."""
@@ -45,21 +44,26 @@ class Feed:
         try:
             after_step = -1
             while self._served.engine.is_alive:
-                picture = self._timed(caller, after_step)
-                if picture["steps"]:
-                    after_step = picture["steps"][-1]["step"]
-                yield b"data: " + msgspec.json.encode(picture) + b"\n\n"
+                event, after_step = self._timed(caller, after_step)
+                yield event
                 await asyncio.sleep(max(PERIOD_S, self._num_readers * self._cost_s / MOST_SHARE))
         finally:
             self._num_readers -= 1
 
-    def _timed(self, caller: Caller, after_step: int) -> dict[str, Any]:
+    @property
+    def spent_s(self) -> float:
+        """Processor seconds spent on following and drawing since the start."""
+        return self._drawn_s + self._watch.live_spent_s
+
+    def _timed(self, caller: Caller, after_step: int) -> tuple[bytes, int]:
+        """One event, and the last step in it."""
         began_s = time.thread_time()
         picture = self.picture(caller, after_step)
+        event = b"data: " + msgspec.json.encode(picture) + b"\n\n"
         cost_s = time.thread_time() - began_s
-        self.spent_s += cost_s
+        self._drawn_s += cost_s
         self._cost_s += 0.2 * (cost_s - self._cost_s)
-        return picture
+        return event, picture["steps"][-1]["step"] if picture["steps"] else after_step
 
     def picture(self, caller: Caller, after_step: int = -1) -> dict[str, Any]:
         """One picture. Only an admin, or anybody where all callers are one tenant, sees whose requests are whose."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.obs import EngineMetrics, Watch
+from headway.obs import EngineMetrics, Spent, Watch
 from headway.server.feed import Feed
 from headway.server.routes_admin import admin_routes, request_routes, step_routes
 from headway.server.routes_chat import chat_routes
@@ -18,6 +18,8 @@ from headway.server.served import Served
 
 def all_routes(served: Served, metrics: EngineMetrics, watch: Watch) -> list[APIRouter]:
     """Routers bound to one engine, in the order in which `/docs` shows them."""
+    feed = Feed(served, watch)
+    metrics.include(Spent(lambda: feed.spent_s))
     return [
         chat_routes(served),
         completion_routes(served),
@@ -29,5 +31,5 @@ def all_routes(served: Served, metrics: EngineMetrics, watch: Watch) -> list[API
         admin_routes(served),
         request_routes(served),
         step_routes(served),
-        ui_routes(Feed(served, watch)),
+        ui_routes(feed),
     ]

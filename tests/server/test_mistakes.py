@@ -129,6 +129,15 @@ async def test_stop_strings_are_few_and_not_empty(client, stop, is_good):
         assert shape(answer, 400)["param"] == "stop"
 
 
+async def test_a_long_stop_string_is_told_its_limit(client):
+    """Both numbers, in chat too."""
+    body = {"messages": [{"role": "user", "content": "Hi"}], "stop": ["x", "y" * 1025]}
+    error = shape(await client.post("/v1/chat/completions", json=body), 400)
+    assert error["param"] == "stop"
+    assert "1025" in error["message"]
+    assert "1024" in error["message"]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

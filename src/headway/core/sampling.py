@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headway.errors import InvalidRequest
 
 MAX_STOP_STRINGS = 64
+MAX_STOP_CHARS = 1024
 MAX_LOGPROBS = 20
 MAX_CHOICES = 128
 MAX_LOGIT_BIAS = 1024
@@ -74,6 +75,10 @@ class SamplingParams:
     def _check_lists(self) -> None:
         if len(self.stop) > MAX_STOP_STRINGS:
             raise InvalidRequest(f"stop has {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
+        if (longest := max(map(len, self.stop), default=0)) > MAX_STOP_CHARS:
+            raise InvalidRequest(
+                f"stop has a string of {longest} characters; each may have at most {MAX_STOP_CHARS}", param="stop"
+            )
         if any(not text for text in self.stop):
             raise InvalidRequest("stop has an empty string; give at least one character", param="stop")
         if any(not word for word in self.bad_words):

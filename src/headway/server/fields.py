@@ -8,7 +8,6 @@ from collections.abc import Iterator
 Prompt = list[str] | list[list[int]]
 """One entry per prompt: all texts, or all token ids."""
 
-MAX_STOP_CHARS = 1024
 _TOKEN_ID = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
@@ -58,8 +57,6 @@ def stop_strings(value: object) -> tuple[str, ...]:
             if (found := _strings(value)) is None:
                 raise ValueError("must be a string or a list of strings")
             texts = found
-    if any(len(text) > MAX_STOP_CHARS for text in texts):
-        raise ValueError(f"each stop string must have at most {MAX_STOP_CHARS} characters")
     return tuple(texts)
 
 

@@ -50,6 +50,7 @@ def test_policies_shows_one(headway, name):
     assert found["name"] == name
     assert found["summary"]
     assert found["source"]
+    assert not {"§", "ALGORITHMS"} & set(found["source"].replace("§", " § ").split()), "no paper or system of that name"
     status, out, _ = headway("policies", name)
     assert status == 0
     for parameter in found["parameters"]:

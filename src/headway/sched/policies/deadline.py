@@ -61,7 +61,7 @@ class Deadline(Policy):
         reservation="prompt, at its first chunk",
         shortage="recompute prompts under way, last in order first, then decodes with most slack",
     )
-    source = "Niyama/QoServe, arXiv 2503.22562, ASPLOS'26 (ALGORITHMS §20)"
+    source = "Niyama/QoServe, arXiv 2503.22562, ASPLOS'26"
 
     def __init__(self, params: DeadlineParams) -> None:
         self._params = params

@@ -68,7 +68,7 @@ class DynamicBatch(Wrapper):
         reservation="expected prompt + output of all, with a safety buffer",
         shortage="as its base",
     )
-    source = "Memory-aware and SLA-constrained dynamic batching, arXiv 2503.05248 (ALGORITHMS §13)"
+    source = "Memory-aware and SLA-constrained dynamic batching, arXiv 2503.05248"
 
     def __init__(self, params: DynamicBatchParams, base: Policy) -> None:
         super().__init__(base)

@@ -73,7 +73,7 @@ class FastServe(Policy):
         reservation="as it grows; blocks kept free for newcomers",
         shortage="swap out who will run last (largest ENST), recompute if the host tier is full",
     )
-    source = "FastServe, arXiv 2305.05920, and its repository (ALGORITHMS §5)"
+    source = "FastServe, arXiv 2305.05920, and its repository"
 
     def __init__(self, params: FastServeParams) -> None:
         self._params = params

@@ -70,7 +70,7 @@ class Headway(Policy):
         reservation="this step's tokens, while the predicted peak fits",
         shortage="cheapest of partial, swap and recompute; never the first in rank; admit nobody in that step",
     )
-    source = "Headway; parts from Sarathi-Serve, VTC, LightLLM and QoServe (ALGORITHMS §7, §15, §20)"
+    source = "Headway; parts from Sarathi-Serve, VTC, LightLLM and QoServe"
     honours_priority = honours_tier = overlaps = True
 
     def __init__(self, params: HeadwayParams) -> None:

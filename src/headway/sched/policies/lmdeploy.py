@@ -37,7 +37,7 @@ class Lmdeploy(Policy):
         reservation="this step's tokens",
         shortage="recompute younger ones, from the end; who cannot be served keeps its memory and waits",
     )
-    source = "LMDeploy TurboMind, SequenceManager (ALGORITHMS §12)"
+    source = "LMDeploy TurboMind, SequenceManager"
 
     def __init__(self, params: LmdeployParams) -> None:
         self._params = params

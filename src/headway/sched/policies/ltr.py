@@ -67,7 +67,7 @@ class Ltr(Policy):
         reservation="this step's tokens",
         shortage="swap out or recompute the last in order",
     )
-    source = "Efficient LLM scheduling by learning to rank, NeurIPS'24; vllm-ltr (ALGORITHMS §17)"
+    source = "Efficient LLM scheduling by learning to rank, NeurIPS'24; vllm-ltr"
     overlaps = True
 
     def __init__(self, params: LtrParams) -> None:

@@ -54,7 +54,7 @@ class Orca(Policy):
         reservation="prompt + max_tokens (or more: reserve) in slots, to the end",
         shortage="cannot happen; the scan ends at the first that cannot reserve",
     )
-    source = "Orca, OSDI'22, Algorithm 1 (ALGORITHMS §2)"
+    source = "Orca, OSDI'22, Algorithm 1"
     overlaps = True
 
     def __init__(self, params: OrcaParams) -> None:

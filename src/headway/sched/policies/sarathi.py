@@ -44,7 +44,7 @@ class Sarathi(Policy):
         reservation="prompt + max_tokens − 1, counted but not taken",
         shortage="cannot happen",
     )
-    source = "SARATHI, arXiv 2308.16369 (ALGORITHMS §6)"
+    source = "SARATHI, arXiv 2308.16369"
     overlaps = True
 
     def __init__(self, params: SarathiParams) -> None:

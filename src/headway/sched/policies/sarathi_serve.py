@@ -67,7 +67,7 @@ class SarathiServe(Policy):
         reservation="the whole prompt, above a watermark",
         shortage="recompute the youngest, but no prompt that is older than the decode",
     )
-    source = "Sarathi-Serve, OSDI'24, Algorithm 3 and its repository (ALGORITHMS §7)"
+    source = "Sarathi-Serve, OSDI'24, Algorithm 3 and its repository"
     overlaps = True
 
     def __init__(self, params: SarathiServeParams) -> None:

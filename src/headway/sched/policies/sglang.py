@@ -68,7 +68,7 @@ class Sglang(Policy):
         reservation="prompt + max_output of new ones, a learnt share of it for running ones",
         shortage="retract who has the fewest outputs",
     )
-    source = "SGLang schedule_policy and scheduler, arXiv 2312.07104 (ALGORITHMS §9)"
+    source = "SGLang schedule_policy and scheduler, arXiv 2312.07104"
 
     def __init__(self, params: SglangParams) -> None:
         self._params = params

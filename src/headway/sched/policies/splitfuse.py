@@ -40,7 +40,7 @@ class SplitFuse(Policy):
         reservation="this step's tokens, when the whole prompt would fit",
         shortage="a decode sits out; when nothing runs, recompute the last in the buffer, from its end",
     )
-    source = "DeepSpeed-MII ragged batching, arXiv 2401.08671 (ALGORITHMS §8)"
+    source = "DeepSpeed-MII ragged batching, arXiv 2401.08671"
 
     def __init__(self, params: SplitFuseParams) -> None:
         self._params = params

@@ -49,7 +49,7 @@ class Static(Policy):
         reservation="the largest prompt + max_tokens of the batch, for every row",
         shortage="cannot happen; nobody joins before the batch has ended",
     )
-    source = "FasterTransformer; vidur and sarathi-serve for the variants (ALGORITHMS §1)"
+    source = "FasterTransformer; vidur and sarathi-serve for the variants"
 
     def __init__(self, params: StaticParams) -> None:
         self._params = params

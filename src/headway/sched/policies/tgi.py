@@ -42,7 +42,7 @@ class Tgi(Policy):
         reservation="prompt + max_tokens − 1, to the end",
         shortage="cannot happen; nobody overtakes the first that cannot reserve",
     )
-    source = "text-generation-inference v2/v3 router (ALGORITHMS §11)"
+    source = "text-generation-inference v2/v3 router"
 
     def __init__(self, params: TgiParams) -> None:
         self._params = params

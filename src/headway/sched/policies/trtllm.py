@@ -68,7 +68,7 @@ class Trtllm(Policy):
         reservation="blocks to completion, or this step's tokens (max_utilization)",
         shortage="cannot happen, or recompute the last one started (max_utilization)",
     )
-    source = "TensorRT-LLM batch manager (ALGORITHMS §10)"
+    source = "TensorRT-LLM batch manager"
 
     def __init__(self, params: TrtllmParams) -> None:
         self._params = params

@@ -68,7 +68,7 @@ class Vllm(Policy):
         reservation="this step's tokens",
         shortage="recompute the youngest (or the lowest priority); admit nobody in that step",
     )
-    source = "vLLM V1 scheduler (ALGORITHMS §4)"
+    source = "vLLM V1 scheduler"
     overlaps = True
     honours_priority = True
 

@@ -71,7 +71,7 @@ class VllmV0(Policy):
         reservation="the prompt, above a watermark",
         shortage="preempt the youngest request whole: recompute, or swap",
     )
-    source = "vLLM v0.1 to v0.6, PagedAttention (ALGORITHMS §3)"
+    source = "vLLM v0.1 to v0.6, PagedAttention"
     overlaps = True
 
     def __init__(self, params: VllmV0Params) -> None:

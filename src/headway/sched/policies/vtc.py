@@ -53,7 +53,7 @@ class Vtc(Wrapper):
         reservation="as its base",
         shortage="as its base",
     )
-    source = "Fairness in serving large language models, OSDI'24 (ALGORITHMS §15)"
+    source = "Fairness in serving large language models, OSDI'24"
 
     honours_weight = True
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headway.clock import VirtualClock
-from headway.core import Batch, FinishReason, Request, Sequence
+from headway.core import Batch, FinishReason, Request
 from headway.engine.core import Emit, EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
@@ -16,6 +16,7 @@ from headway.sched import Policy, Scheduler, make_policy
 from headway.sim.cost import CostModel
 from headway.sim.load import Load, load_of
 from headway.sim.lookahead import LookAhead, Pipelined
+from headway.sim.stopping import stop
 
 _IDLE_S = 1e-3
 _MAX_IDLE_STEPS = 100_000
@@ -81,7 +82,7 @@ class Replica:
             num_stages=plant.num_stages,
         )
         self.core = EngineCore(
-            Scheduler(_adapted(policy, plant), kv, _stop, name=plan.policy), executor, self._clock, listener
+            Scheduler(_adapted(policy, plant), kv, stop, name=plan.policy), executor, self._clock, listener
         )
         self._limits = policy.limits()
 
@@ -174,11 +175,3 @@ def _adapted(policy: Policy, plant: Plant) -> Policy:
     if plant.num_stages > 1 and policy.overlaps:
         return Pipelined(policy, plant.num_stages)
     return LookAhead(policy) if plant.looks_ahead else policy
-
-
-def _stop(seq: Sequence) -> FinishReason | None:
-    """An end-of-text token, or the length that the client allowed."""
-    request, token_ids = seq.request, seq.token_ids
-    if token_ids[-1] in request.eos_ids:
-        return FinishReason.STOP
-    return FinishReason.LENGTH if len(token_ids) - len(request.prompt_ids) >= request.max_output else None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 
 from headway.clock import VirtualClock
-from headway.core import Event, FinishReason, Request, SamplingParams, Sequence, StepRecord
+from headway.core import Event, Request, SamplingParams, StepRecord
 from headway.engine.core import EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
 from headway.sched import Policy, Scheduler, all_params, make_policy
 from headway.sim.scene import Scene, SceneRequest
+from headway.sim.stopping import stop
 
 EOS = 0
 MAX_STEPS = 100_000
@@ -61,7 +63,7 @@ class _Tape:
         )
         self._clock = clock
         self._records: list[StepRecord] = []
-        self._core = EngineCore(Scheduler(policy, kv, _stop, name=name), executor, clock, self._listen)
+        self._core = EngineCore(Scheduler(policy, kv, stop, name=name), executor, clock, self._listen)
         self._coming = sorted(_requests(scene), key=lambda request: request.arrival_s)
 
     def run(self) -> list[StepRecord]:
@@ -87,11 +89,8 @@ class _Tape:
             self._core.submit(self._coming.pop(0))
 
     def _skip_to_next_arrival(self) -> None:
-        arrival_s = self._coming[0].arrival_s
-        num_units = 0
-        while self._clock.now() < arrival_s:
-            self._clock.advance(1.0)
-            num_units += 1
+        num_units = math.ceil(self._coming[0].arrival_s - self._clock.now())  # in one go: it may be far away
+        self._clock.advance(float(num_units))
         self._core.scheduler.skip(num_units)
 
     def _listen(self, events: list[Event]) -> None:
@@ -192,12 +191,6 @@ def _usual_prefix_cache(scene: Scene, policy: str) -> str:
     if policy == "sglang":
         return "radix"
     return "hashed" if scene.has_prefixes else "none"
-
-
-def _stop(seq: Sequence) -> FinishReason | None:
-    if seq.token_ids[-1] == EOS:
-        return FinishReason.STOP
-    return FinishReason.LENGTH if seq.num_output >= seq.request.max_output else None
 
 
 def _is_idle(record: StepRecord) -> bool:

@@ -146,7 +146,7 @@ async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str
     inside = sum(now[f"num_requests_{state}"] for state in ("running", "waiting", "swapped", "preempted"))
     for fault in run.faults[:5]:
         print("  fault:", fault)
-    share = now["live_view_cpu_seconds"] / server_s if server_s else 0.0
+    share = now["live_view_cpu_seconds_total"] / server_s if server_s else 0.0
     print(f"  the live page took {share:.2%} of the server's {server_s:.1f} processor seconds")
     print(f"  {dict(outcomes)}; server memory {early >> 20} MiB after a third, {late >> 20} MiB at the end")
     return [

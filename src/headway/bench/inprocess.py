@@ -9,7 +9,7 @@ from typing import Self
 from headway.bench.ledger import EngineWatch
 from headway.bench.target import Broken, Call, Chunk, Closing, Opened, Piece, Refused
 from headway.core import FinishReason, SamplingParams
-from headway.engine import AsyncLLM, Engine, Stream
+from headway.engine import AsyncLLM, Engine, Guarding, Stream
 from headway.errors import ExecutorFault, InvalidRequest, Overloaded
 from headway.report import StepSample
 
@@ -18,14 +18,15 @@ class EngineTarget:
     """Streams from an engine. Answers are exactly as long as asked for: no text ends them early.
 
     Use it as an async context manager, on the event loop that runs the requests. The run's clock must be the
-    engine's. Leaving it stops the engine's thread; the executor stays open, its owner closes it.
+    engine's. Leaving it stops the engine's thread; the executor stays open, its owner closes it. `guarding` says what
+    is refused at the door; without it, nothing that can be served.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, guarding: Guarding | None = None) -> None:
         self.watch = EngineWatch(engine.limits.num_blocks)
         engine.core.listen(self.watch.on_events)  # before the loop's own listener: a delta never comes before its times
         self._engine = engine
-        self._llm = AsyncLLM(engine=engine)
+        self._llm = AsyncLLM(engine=engine, guarding=guarding)
 
     async def __aenter__(self) -> Self:
         self._llm.start()

@@ -49,7 +49,8 @@ def calibrate(
 
 
 def _run(given: dict[str, Any]) -> int:
-    from headway.cli.calibrations import default_file, measure, residuals, text_of
+    from headway.cli.calibrating import measure, residuals, text_of
+    from headway.cli.calibrations import default_file
     from headway.sim import as_document, write_calibration
 
     path = given["output"] or default_file()

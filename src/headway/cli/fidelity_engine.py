@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli import bench_options as options
-from headway.cli import calibrations, flags
+from headway.cli import calibrating, calibrations, flags
 from headway.cli.output import print_json, results
-from headway.errors import BadSetting
 
 if TYPE_CHECKING:
-    from headway.engine import Engine
-    from headway.fidelity import EngineCheck, EngineTrial, PolicyCheck
-    from headway.sim import Calibration
+    from headway.fidelity import EngineTrial
 
 FAILED = 1
 _LOAD = "Workload"
@@ -76,20 +72,22 @@ def engine(
 
 def _run(given: dict[str, Any]) -> int:
     from headway.cli.bench_screen import Screen
+    from headway.cli.fidelity_text import engine_json, engine_text
     from headway.fidelity import check_engine
-    from headway.sim import read_calibration
 
     trial = _trial(given)
-    known = read_calibration(given["calibration"]) if given["calibration"] is not None else None
+    known = calibrations.read(given["calibration"]) if given["calibration"] is not None else None
     built = options.build_local({name: value for name, value in given.items() if name != "seed"})
     try:
-        known = known or calibrations.measure(built, given["calibrate_seconds"])[0]
-        _same_engine(known, built)
+        known = known or calibrating.measure(built, given["calibrate_seconds"])[0]
+        calibrations.check_same(known, built)
         with Screen() as screen:
             check = check_engine(built, known, trial, on_progress=screen.show)
     finally:
         built.core.executor.close()
-    print_json(_json(check, known)) if given["as_json"] else results().print(_text(check), markup=False, soft_wrap=True)
+    print_json(engine_json(check, known)) if given["as_json"] else results().print(
+        engine_text(check), markup=False, soft_wrap=True
+    )
     return 0 if check.is_within else FAILED
 
 
@@ -109,70 +107,3 @@ def _trial(given: dict[str, Any]) -> EngineTrial:
     )
     trial.requests.workload(1.0, 0)  # a law that cannot be is refused now, not after the first run
     return trial
-
-
-def _same_engine(calibration: Calibration, built: Engine) -> None:
-    """Raise `BadSetting` where the calibration is of another model, or of other kernels."""
-    compute = built.compute
-    own = {"model": built.name, "kernels": compute.kernels, "weights": compute.weights, "threads": compute.threads}
-    for name, value in own.items():
-        if calibration.about.get(name) != value:
-            raise BadSetting(
-                f"the calibration is of {name} {calibration.about.get(name)}, this engine has {value}; calibrate it"
-            )
-
-
-def _json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
-    return {
-        "check": "engine",
-        "within": check.is_within,
-        "load": check.trial.load,
-        "num_requests": check.trial.requests.num_requests,
-        "repeats": check.trial.repeats,
-        "calibration": {
-            "about": dict(calibration.about),
-            "median_error": calibration.median_error,
-            "p95_error": calibration.p95_error,
-        },
-        "policies": [_policy_json(check, one) for one in check.checks],
-    }
-
-
-def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
-    figures = [{**asdict(row), "error": row.error, "bound": check.bound(row)} for row in one.rows]
-    replayed = {"num_steps": one.num_steps, "num_differences": one.num_differences}
-    return {"policy": one.policy, "requests_per_second": one.rate, "figures": figures, "replay": replayed}
-
-
-def _text(check: EngineCheck) -> str:
-    from headway.report import Grid
-
-    tables = []
-    for one in check.checks:
-        rows = [
-            (
-                f"{row.metric} {row.figure}",
-                row.measured,
-                row.simulated,
-                f"{100 * row.error:+.1f} %",
-                f"{100 * check.bound(row):g} %",
-                row.size,
-            )
-            for row in one.rows
-        ]
-        replayed = f"{one.num_differences} differ" if one.num_differences else "all the same"
-        tables.append(
-            Grid(
-                title=f"{one.policy}, {one.rate:.2f} requests/s",
-                columns=("figure", "live", "simulated", "error", "bound", "samples"),
-                rows=rows,
-                note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}",
-            ).to_text()
-        )
-    verdict = "within all bounds" if check.is_within else "beyond a bound"
-    trial = check.trial
-    tables.append(
-        f"{verdict}; {trial.requests.num_requests} requests at {trial.load:.0%} of what each policy sustains, "
-        f"median of {trial.repeats}"
-    )
-    return "\n\n".join(tables)

@@ -17,6 +17,7 @@ from headway.cli.bench import bench, bench_settings
 from headway.cli.fidelity import fidelity_app
 from headway.cli.simulate import simulate
 from headway.cli.tenants import tenants_app
+from headway.cli.tune import tune
 from headway.errors import BadModelFile, BadSetting, HeadwayError, InvalidRequest
 
 INTERRUPTED = 130
@@ -56,7 +57,7 @@ def make_app() -> typer.Typer:
     app.add_typer(tenants_app())
     app.add_typer(admin_app())
     app.add_typer(fidelity_app())
-    for wrapper in (bench, simulate):
+    for wrapper in (bench, simulate, tune):
         app.command(add_help_option=False, context_settings=bench_settings)(wrapper)
     return app
 

@@ -1,0 +1,68 @@
+"""What `headway fidelity engine` says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.fidelity import EngineCheck, PolicyCheck
+    from headway.sim import Calibration
+
+
+def engine_json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
+    """The comparison, ready for JSON."""
+    return {
+        "check": "engine",
+        "within": check.is_within,
+        "load": check.trial.load,
+        "num_requests": check.trial.requests.num_requests,
+        "repeats": check.trial.repeats,
+        "calibration": {
+            "about": dict(calibration.about),
+            "median_error": calibration.median_error,
+            "p95_error": calibration.p95_error,
+        },
+        "policies": [_policy_json(check, one) for one in check.checks],
+    }
+
+
+def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
+    figures = [{**asdict(row), "error": row.error, "bound": check.bound(row)} for row in one.rows]
+    replayed = {"num_steps": one.num_steps, "num_differences": one.num_differences}
+    return {"policy": one.policy, "requests_per_second": one.rate, "figures": figures, "replay": replayed}
+
+
+def engine_text(check: EngineCheck) -> str:
+    """A table for each policy, and the verdict."""
+    from headway.report import Grid
+
+    tables = []
+    for one in check.checks:
+        rows = [
+            (
+                f"{row.metric} {row.figure}",
+                row.measured,
+                row.simulated,
+                f"{100 * row.error:+.1f} %",
+                f"{100 * check.bound(row):g} %",
+                row.size,
+            )
+            for row in one.rows
+        ]
+        replayed = f"{one.num_differences} differ" if one.num_differences else "all the same"
+        tables.append(
+            Grid(
+                title=f"{one.policy}, {one.rate:.2f} requests/s",
+                columns=("figure", "live", "simulated", "error", "bound", "samples"),
+                rows=rows,
+                note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}",
+            ).to_text()
+        )
+    verdict = "within all bounds" if check.is_within else "beyond a bound"
+    trial = check.trial
+    tables.append(
+        f"{verdict}; {trial.requests.num_requests} requests at {trial.load:.0%} of what each policy sustains, "
+        f"median of {trial.repeats}"
+    )
+    return "\n\n".join(tables)

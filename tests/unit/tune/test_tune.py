@@ -1,0 +1,304 @@
+"""Tuning: promises are read and judged, the search finds a setting whose worth is known, serve takes the file."""
+
+import json
+import math
+import tomllib
+
+import pytest
+
+from headway.bench import Call
+from headway.engine import EngineConfig, build_engine
+from headway.errors import BadSetting
+from headway.report import Outcome as Ending
+from headway.report import RequestRecord, RunRecord, StepSample
+from headway.sim import Fitted, Plant
+from headway.tune import (
+    Effort,
+    Lab,
+    Sample,
+    Setting,
+    SloTable,
+    Traffic,
+    as_document,
+    config_text,
+    read_slo,
+    tune,
+    tuning_page,
+)
+from headway.tune.guards import Guards
+from headway.tune.lab import judge, ranked
+from headway.tune.verify import LiveRuns
+from headway.workload import parse_workload
+from tests.support.tiny_model import write_tiny_gguf
+
+COST = Fitted(rows=((1, 5e-3), (8, 6e-3), (64, 40e-3)), drawn_s=2e-4, context_s=1e-6, attend_s=1e-6, host_s=5e-4)
+SLO = SloTable({"ttft_p95_ms": 800, "itl_p95_ms": 60, "queue_wait_p95_ms": 400, "kv_cache_utilization_max": 0.9})
+
+
+def traffic(num=12, **more):
+    spec = {
+        "num_requests": num,
+        "arrivals": {"process": "poisson", "rate": 4.0},
+        "lengths": {"prompt": "uniform:low=10,high=400", "output": "uniform:low=4,high=24"},
+        **more,
+    }
+    return Traffic.of(parse_workload(spec), num)
+
+
+QUICK = Effort(num_finalists=2, num_verified=2, concurrency=(32, 64), budgets=(128, 512))
+
+
+def lab(slo=SLO, num_blocks=400):
+    return Lab(Plant(cost=COST, num_blocks=num_blocks, context=2048), slo)
+
+
+def sample(factor=1.0, rate=100.0, itl=50.0, broken=(), **setting):
+    return Sample(
+        stage="x",
+        setting=Setting(**setting),
+        factor=factor,
+        output_rate=rate,
+        itl_p99_ms=itl,
+        values={},
+        broken=broken,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("slo.toml", "ttft_p95_ms = 1500\nitl_p95_ms = 120\n"),
+        ("slo.toml", "[slo]\nttft_p95_ms = 1500\nitl_p95_ms = 120\n"),
+        ("slo.json", '{"ttft_p95_ms": 1500, "itl_p95_ms": 120}'),
+        ("slo.yaml", "ttft_p95_ms: 1500\nitl_p95_ms: 120\n"),
+        ("slo.txt", "ttft_p95_ms 1500, itl_p95_ms 120  # as agreed\n"),
+        ("slo", "ttft_p95_ms=1500\nitl_p95_ms = 120\n"),
+    ],
+)
+def test_a_table_has_many_spellings(tmp_path, name, text):
+    """TOML, JSON, YAML, or plain lines."""
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_slo(path).limits == {"ttft_p95_ms": 1500, "itl_p95_ms": 120}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("ttft_p95_ms fast", "line 1: 'ttft_p95_ms fast'"),
+        ("speed_p95_ms 3", "has 'speed_p95_ms'; known: ttft_pNN_ms"),
+        ("ttft_p95_ms -3", "it must be a number above 0"),
+        ("kv_cache_utilization_max 88", "at most 1"),
+    ],
+)
+def test_a_wrong_table_is_one_message(tmp_path, text, message):
+    """With the file, and the line where there is one."""
+    path = tmp_path / "slo.txt"
+    path.write_text(text)
+    with pytest.raises(BadSetting, match=message) as caught:
+        read_slo(path)
+    assert "slo.txt" in str(caught.value)
+
+
+def record(**fields):
+    base = {"id": "a", "intended_s": 0.0, "outcome": Ending.OK, "num_prompt": 5, "num_output": 3}
+    return RequestRecord(
+        **{**base, "scheduled_s": 0.1, "first_s": 0.2, "last_s": 0.6, "token_s": [0.2, 0.3, 0.6], **fields}
+    )
+
+
+def test_a_run_is_judged_by_the_table():
+    """Percentiles in milliseconds, the fullest the cache was, the share refused; the worst excess first."""
+    table = SloTable(
+        {
+            "ttft_p50_ms": 100,
+            "itl_p99_ms": 250,
+            "tpot_p50_ms": 500,
+            "e2e_p50_ms": 700,
+            "queue_wait_p95_ms": 150,
+            "kv_cache_utilization_max": 0.5,
+            "admission_reject_rate_max": 0.1,
+        }
+    )
+    refused = record(id="b", outcome=Ending.REFUSED, scheduled_s=None, first_s=None, last_s=None, token_s=[])
+    steps = [StepSample(start_s=0.0, duration_s=0.1, kv_use=use) for use in (0.2, 0.7)]
+    made = judge("x", Setting(), 1.0, RunRecord(requests=[record(), refused], duration_s=1.0, steps=steps), table)
+    assert made.values == pytest.approx(
+        {
+            "ttft_p50_ms": 200,
+            "itl_p99_ms": 298,
+            "tpot_p50_ms": 200,
+            "e2e_p50_ms": 600,
+            "queue_wait_p95_ms": 100,
+            "kv_cache_utilization_max": 0.7,
+            "admission_reject_rate_max": 0.5,
+        }
+    )
+    assert made.broken == ("admission_reject_rate_max", "ttft_p50_ms", "kv_cache_utilization_max", "itl_p99_ms")
+    assert made.output_rate == pytest.approx(6 / 0.6)
+
+
+def test_a_run_without_an_answer_keeps_nothing():
+    """No first token is later than any limit."""
+    refused = record(outcome=Ending.REFUSED, scheduled_s=None, first_s=None, last_s=None, token_s=[])
+    made = judge("x", Setting(), 1.0, RunRecord(requests=[refused], duration_s=1.0), SLO)
+    assert math.isinf(made.values["ttft_p95_ms"])
+    assert "ttft_p95_ms" in made.broken
+
+
+def test_traffic_is_scaled_and_smoothed():
+    """Twice as fast, half the moments; steady traffic has the mean lengths in even steps and nobody who leaves."""
+    own = traffic(behaviour={"cancel_share": 1.0, "cancel_after_tokens": 2})
+    assert own.at(2.0).rate == pytest.approx(2 * own.rate)
+    assert all(item.cancel_tokens == 2 for item in own.items)
+    steady = own.steady()
+    assert len({(item.num_prompt, item.num_output) for item in steady.items}) == 1
+    assert {item.cancel_tokens for item in steady.items} == {None}
+    assert steady.items[2].at_s - steady.items[1].at_s == pytest.approx(1 / own.rate)
+    mean = sum(item.num_prompt for item in own.items) / len(own.items)
+    assert steady.items[0].num_prompt == round(mean)
+
+
+def test_the_best_rate_is_where_a_promise_breaks():
+    """It keeps all promises, and 6 % more does not."""
+    here, own = lab(), traffic()
+    best = here.best_rate("x", Setting(policy="vllm", max_num_batched_tokens=256), own)
+    assert best.keeps
+    assert not here.sample("x", best.setting, own, best.factor * 1.07).keeps
+
+
+def test_ranking_prefers_kept_promises_then_rate_then_gaps():
+    """Equal within 5 % is equal."""
+    kept, faster, broken = sample(), sample(factor=1.5), sample(factor=9.0, broken=("x",))
+    smoother = sample(factor=1.01, itl=20.0)
+    assert ranked([kept, broken, smoother, faster]) == [faster, smoother, kept, broken]
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    here = lab()
+    return tune(here, traffic(), policy="headway", effort=QUICK, on_progress=lambda *_: None)
+
+
+def test_all_stages_leave_their_evidence(outcome):
+    """Five of them, and what breaks beyond; the choice is no worse than the baseline on the real traffic."""
+    assert [stage.name for stage in outcome.stages] == [
+        "baseline",
+        "concurrency",
+        "budget",
+        "real traffic",
+        "guardrails",
+    ]
+    assert outcome.stages[0].samples[0].setting == Setting()
+    real = outcome.stages[3].samples
+    base = next(one for one in real if one.setting == Setting())
+    assert ranked([base, outcome.chosen])[0].factor <= outcome.chosen.factor * 1.06
+    assert outcome.is_kept
+    assert any(one.broken for one in outcome.beyond)
+    assert "at" in outcome.breaks_first()
+    rates = [one.output_rate for one in outcome.frontier]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_the_evidence_is_json_and_the_report_a_page(outcome):
+    """Nothing in either needs anything else."""
+    document = json.loads(json.dumps(as_document(outcome), allow_nan=False))
+    assert document["num_runs"] > 20
+    assert document["chosen"]["kept"] is True
+    page = tuning_page(outcome, {"model": "m"}, config_text(outcome, {}, []))
+    assert page.count("<svg") == 1
+    assert "http" not in page.split("</style>")[1]
+
+
+def test_the_config_file_is_toml_with_the_guardrails(outcome):
+    """The setting, the promises that a server can watch, and bounds on the queue."""
+    text = config_text(outcome, {"num_blocks": 400}, ["a remark"])
+    assert text.startswith("# a remark\n")
+    found = tomllib.loads(text)
+    assert found["policy"] == {"name": "headway"}
+    assert found["max-num-seqs"] == outcome.chosen.setting.max_num_seqs
+    assert found["slo"] == [
+        "ttft_p95_ms=800",
+        "itl_p95_ms=60",
+        "queue_wait_p95_ms=400",
+        "kv_cache_utilization_max=0.9",
+    ]
+    assert found["max-queued-requests"] >= 8
+    assert found["kv-cache-utilization-limit"] == 0.9
+
+
+def test_live_runs_decide_among_the_best(outcome):
+    """A setting that breaks a promise live is passed over for one that does not; the choice says what it came to."""
+    tried = []
+
+    def verify(asked, guards):
+        tried.append((asked, guards))
+        broken = ("itl_p95_ms",) if len(tried) == 1 else ()
+        return Sample(
+            stage="live",
+            setting=asked.setting,
+            factor=asked.factor,
+            output_rate=50.0,
+            itl_p99_ms=9.0,
+            values={},
+            broken=broken,
+            is_live=True,
+        )
+
+    found = tune(lab(), traffic(), policy="vllm", effort=QUICK, on_progress=lambda *_: None, verify=verify)
+    assert len(tried) == 2
+    assert found.verified is not None
+    assert found.verified.keeps
+    assert found.chosen.setting.max_num_batched_tokens == tried[1][0].setting.max_num_batched_tokens
+    assert all(asked.factor < found.chosen.factor * 1.3 for asked, _ in tried)
+    assert isinstance(tried[0][1], Guards)
+
+
+def test_a_closed_loop_is_tuned_at_its_own_rate():
+    """There is no rate to raise; throughput decides, and nothing is tried beyond."""
+    spec = {
+        "num_requests": 24,
+        "arrivals": {"process": "closed", "users": 4},
+        "lengths": {"prompt": 40, "output": 8},
+    }
+    own = Traffic.of(parse_workload(spec), 24)
+    assert not own.scales
+    found = tune(lab(), own, policy="vllm", effort=QUICK, on_progress=lambda *_: None)
+    assert found.chosen.factor == 1.0
+    assert "not tried" in found.breaks_first()
+    assert json.dumps(as_document(found), allow_nan=False)
+
+
+def test_what_cannot_be_tuned_is_refused():
+    """A policy without a token budget, and a workload without requests."""
+    with pytest.raises(BadSetting, match="nothing to tune"):
+        tune(lab(), traffic(5), policy="orca", effort=QUICK, on_progress=lambda *_: None)
+    with pytest.raises(BadSetting, match="no requests"):
+        Traffic.of(parse_workload({"arrivals": "at_once", "num_requests": 1, "lengths": {"prompt": 1, "output": 1}}), 0)
+
+
+class TinyCalls:
+    """Prompts of letters: the tiny tokenizer knows no common words."""
+
+    def call(self, item):
+        ids = [(item.seed * 31 + at * 7) % 200 + 3 for at in range(item.num_prompt)]
+        return Call(id=item.id, prompt=ids, num_prompt=item.num_prompt, num_output=item.num_output, seed=item.seed)
+
+
+def test_a_setting_is_run_live_behind_its_guards(tmp_path):
+    """On a real engine, with its own step and queue limits, judged by the same table."""
+    path = tmp_path / "tiny.gguf"
+    write_tiny_gguf(path)
+    engine = build_engine(EngineConfig(model=str(path), executor="reference", seed=0, num_blocks=256))
+    spec = {"num_requests": 5, "arrivals": {"process": "poisson", "rate": 100.0}, "lengths": {"prompt": 9, "output": 4}}
+    own = Traffic.of(parse_workload(spec), 5)
+    try:
+        live = LiveRuns(engine, own, SLO, calls=TinyCalls(), on_progress=lambda *_: None)
+        made = live(sample(max_num_seqs=16, max_num_batched_tokens=64), Guards.of(SLO, own, 1.0))
+    finally:
+        engine.core.executor.close()
+    assert made.is_live
+    assert made.values.keys() == SLO.limits.keys()
+    assert all(math.isfinite(value) for value in made.values.values())
+    assert made.output_rate > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,10 @@ Document = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="With all: where the document goes.", show_default="papers.md beside FOLDER"),
 ]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="A small part of each run, to see that it works; the ratios say nothing.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of lengths and arrivals.")]
 
 
 def reproduce(
@@ -26,17 +31,20 @@ def reproduce(
     *,
     figures: Figures = Path("docs/figures"),
     document: Document = None,
+    quick: Quick = False,
+    seed: Seed = 1,
     as_json: Json = False,
 ) -> int:
     """Run a paper's set-up in virtual time and print its ratio beside ours; `all` writes docs/papers.md."""
-    from headway.experiments import EXPERIMENTS, experiment
+    from headway.experiments import EXPERIMENTS, QUICK, Effort, experiment
 
     names = list(EXPERIMENTS) if name == "all" else [name]
     runs = {one: experiment(one) for one in names}
     findings = []
-    for one, run in runs.items():
-        notices().print(f"{one} …", markup=False)
-        findings.append(run())
+    for number, (one, run) in enumerate(runs.items(), start=1):
+        place = f"{one} ({number} of {len(runs)})"
+        effort = Effort(share=QUICK if quick else 1.0, seed=seed, tell=partial(_tell, place))
+        findings.append(run(effort))
         _draw(findings[-1], figures)
         if not as_json:
             _show(findings[-1])
@@ -46,6 +54,10 @@ def reproduce(
     if name == "all":
         _write(findings, figures, document or figures.parent / "papers.md")
     return 0
+
+
+def _tell(place: str, part: str) -> None:
+    notices().print(f"{place}: {part} …", markup=False)
 
 
 def _draw(finding: Finding, figures: Path) -> None:

@@ -4,7 +4,8 @@ Must not know: HTTP, terminals. Start reading at `registry`; each experiment is 
 """
 
 from headway.experiments.document import papers_document
+from headway.experiments.effort import QUICK, Effort
 from headway.experiments.finding import Finding, Ratio, Verdict
 from headway.experiments.registry import EXPERIMENTS, experiment
 
-__all__ = ["EXPERIMENTS", "Finding", "Ratio", "Verdict", "experiment", "papers_document"]
+__all__ = ["EXPERIMENTS", "QUICK", "Effort", "Finding", "Ratio", "Verdict", "experiment", "papers_document"]

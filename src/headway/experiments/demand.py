@@ -77,10 +77,12 @@ def uniform(num: int, prompt: tuple[int, int], output: tuple[int, int], seed: in
     return [(rng.randint(*prompt), rng.randint(*output)) for _ in range(num)]
 
 
-def sample(trace: str) -> list[Length]:
-    """512 rows of a real trace (azure_conv, sharegpt_8k, arxiv_4k), in the order of its rows."""
+def sample(trace: str, seed: int = 1) -> list[Length]:
+    """512 rows of a real trace (azure_conv, sharegpt_8k, arxiv_4k), in its order; seeds other than 1 shuffle them."""
     path = Path(__file__).parent / "data" / "lengths.csv"
     with path.open(encoding="ascii", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["trace"] == trace]
     assert rows, f"no sample of {trace}"
+    if seed != 1:
+        random.Random(seed).shuffle(rows)
     return [(int(row["input_tokens"]), int(row["output_tokens"])) for row in rows]

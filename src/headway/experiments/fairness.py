@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from headway.experiments.demand import request
+from headway.experiments.effort import Effort
 from headway.experiments.finding import Finding, Ratio
 from headway.experiments.probing import answered, run
 from headway.report import Chart, Grid, RequestRecord, Series
@@ -35,6 +36,14 @@ class Client:
     num_output: int
 
 
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Seconds during which requests come."""
+
+    equal_s: float
+    mixed_s: float
+
+
 EQUAL = (Client("small", 1.5, 256, 256), Client("big", 3.0, 256, 256))
 MIXED = (Client("0", 8.2, 512, 32), Client("1", 1.52, 32, 512))
 """Rates and lengths of the published runs `poisson_short_long_2`."""
@@ -48,13 +57,16 @@ MIXED_END |= {("VTC", "0"): 1856.0 / 584.3, ("VTC", "1"): 1210.3 / 584.3}
 """Measured: mean TTFT and the last answer's end, as multiples of the time over which requests came."""
 
 
-def reproduce() -> Finding:
+def reproduce(effort: Effort) -> Finding:
     """Two clients that ask for more than there is: of equal requests, then of short and long answers."""
     plant = machine(POOL_TOKENS)
-    equal = {name: serve(plant, name, EQUAL, EQUAL_S) for name in POLICIES}
-    mixed = {name: serve(plant, name, MIXED, MIXED_S) for name in POLICIES}
-    pools = {pool: serve(machine(pool), "VTC", EQUAL, EQUAL_S) for pool in POOLS if pool != POOL_TOKENS}
-    pools[POOL_TOKENS] = equal["VTC"]
+    spans = Spans(effort.share * EQUAL_S, effort.share * MIXED_S)
+    effort.tell("equal requests")
+    equal = {name: serve(plant, name, EQUAL, spans.equal_s, effort.seed) for name in POLICIES}
+    effort.tell("short and long answers")
+    mixed = {name: serve(plant, name, MIXED, spans.mixed_s, effort.seed) for name in POLICIES}
+    effort.tell("other engine speeds")
+    pools = {pool: serve(machine(pool), "VTC", EQUAL, spans.equal_s, effort.seed) for pool in POOLS}
     return Finding(
         name="vtc",
         title="Fair shares with virtual token counters",
@@ -66,10 +78,10 @@ def reproduce() -> Finding:
             f"512, 1.52 times, for {MIXED_S:g} s. Times are multiples of these seconds: in overload waits grow "
             "with them, and the published runs took 293 to 600 s."
         ),
-        ratios=_ratios(equal, mixed),
-        tables=[_equal_table(equal), _mixed_table(mixed), _pool_table(pools)],
+        ratios=_ratios(equal, mixed, spans),
+        tables=[_equal_table(equal, spans), _mixed_table(mixed, spans), _pool_table(pools, spans)],
         chart=_chart(equal["VTC"], equal["FCFS"]),
-        remarks=_remarks(equal, mixed),
+        remarks=_remarks(equal, mixed, spans),
     )
 
 
@@ -84,16 +96,16 @@ def machine(pool: int) -> Plant:
     ).plant()
 
 
-def serve(plant: Plant, name: str, clients: Sequence[Client], seconds: float) -> list[RequestRecord]:
+def serve(plant: Plant, name: str, clients: Sequence[Client], seconds: float, seed: int) -> list[RequestRecord]:
     """One run. Both policies see the same requests."""
     policy, settings = POLICIES[name]
-    return answered(run(_items(clients, seconds), plant, policy, **settings))
+    return answered(run(_items(clients, seconds, seed), plant, policy, **settings))
 
 
-def _items(clients: Sequence[Client], seconds: float) -> list[WorkItem]:
+def _items(clients: Sequence[Client], seconds: float, seed: int) -> list[WorkItem]:
     moments = []
     for client in clients:
-        rng, at_s = random.Random(client.name), 0.0
+        rng, at_s = random.Random(client.name if seed == 1 else f"{client.name}/{seed}"), 0.0
         while (at_s := at_s + rng.expovariate(client.rate)) < seconds:
             moments.append((at_s, client))
     moments.sort(key=lambda moment: moment[0])
@@ -101,6 +113,10 @@ def _items(clients: Sequence[Client], seconds: float) -> list[WorkItem]:
         request(number, client.num_prompt, client.num_output, at_s, client.name)
         for number, (at_s, client) in enumerate(moments)
     ]
+
+
+Records = Mapping[str, list[RequestRecord]]
+"""By policy."""
 
 
 def mean_ttft(records: Sequence[RequestRecord], tenant: str) -> float:
@@ -117,7 +133,7 @@ def throughput(records: Sequence[RequestRecord]) -> float:
     return len(records) / max(one.end_s for one in records)
 
 
-def _ratios(equal: Mapping[str, list[RequestRecord]], mixed: Mapping[str, list[RequestRecord]]) -> list[Ratio]:
+def _ratios(equal: Records, mixed: Records, spans: Spans) -> list[Ratio]:
     small, big = EQUAL_TTFT["VTC", "small"], EQUAL_TTFT["VTC", "big"]
     order = MIXED_TTFT["VTC", "0"] / MIXED_TTFT["VTC", "1"]
     fcfs = MIXED_TTFT["FCFS", "0"] / MIXED_TTFT["FCFS", "1"]
@@ -126,7 +142,7 @@ def _ratios(equal: Mapping[str, list[RequestRecord]], mixed: Mapping[str, list[R
     return [
         Ratio(
             name="equal requests, VTC: small client's TTFT ÷ duration",
-            ours=mean_ttft(equal["VTC"], "small") / EQUAL_S,
+            ours=mean_ttft(equal["VTC"], "small") / spans.equal_s,
             paper=(small, small),
             plausible=(fluid, fluid),
             why="it follows from the engine's speed: see the fluid model below",
@@ -162,22 +178,26 @@ def fluid_wait(rate: float, asked: float) -> float:
     return max(0.0, (2 * asked / rate - 1) / 2)
 
 
-def _equal_table(equal: Mapping[str, list[RequestRecord]]) -> Grid:
+def _equal_table(equal: Records, spans: Spans) -> Grid:
     rows = [
-        (f"{policy}, {client.name} client", mean_ttft(records, client.name) / EQUAL_S, EQUAL_TTFT[policy, client.name])
+        (
+            f"{policy}, {client.name} client",
+            mean_ttft(records, client.name) / spans.equal_s,
+            EQUAL_TTFT[policy, client.name],
+        )
         for policy, records in equal.items()
         for client in EQUAL
     ]
     return Grid(title="Equal requests: mean TTFT ÷ duration", columns=("", "ours", "measured"), rows=rows)
 
 
-def _mixed_table(mixed: Mapping[str, list[RequestRecord]]) -> Grid:
+def _mixed_table(mixed: Records, spans: Spans) -> Grid:
     rows = [
         (
             f"{policy}, client {client.name}",
-            mean_ttft(records, client.name) / MIXED_S,
+            mean_ttft(records, client.name) / spans.mixed_s,
             MIXED_TTFT[policy, client.name],
-            _end(records, client.name) / MIXED_S,
+            _end(records, client.name) / spans.mixed_s,
             MIXED_END[policy, client.name],
         )
         for policy, records in mixed.items()
@@ -187,11 +207,11 @@ def _mixed_table(mixed: Mapping[str, list[RequestRecord]]) -> Grid:
     return Grid(title="Short and long answers, as multiples of the duration", columns=columns, rows=rows)
 
 
-def _pool_table(pools: Mapping[int, list[RequestRecord]]) -> Grid:
+def _pool_table(pools: Mapping[int, list[RequestRecord]], spans: Spans) -> Grid:
     rows = []
     for pool, records in sorted(pools.items()):
         rate = throughput(records)
-        wait = mean_ttft(records, "small") / EQUAL_S
+        wait = mean_ttft(records, "small") / spans.equal_s
         rows.append((f"{pool:,} KV tokens", rate, wait, fluid_wait(rate, EQUAL[0].rate)))
     return Grid(
         title="By engine speed: VTC, equal requests",
@@ -201,11 +221,13 @@ def _pool_table(pools: Mapping[int, list[RequestRecord]]) -> Grid:
     )
 
 
-def _remarks(equal: Mapping[str, list[RequestRecord]], mixed: Mapping[str, list[RequestRecord]]) -> list[str]:
+def _remarks(equal: Records, mixed: Records, spans: Spans) -> list[str]:
     def order(of: Mapping[tuple[str, str], float]) -> list[tuple[str, str]]:
         return sorted(of, key=lambda key: of[key])
 
-    ours = {(name, client.name): mean_ttft(mixed[name], client.name) / MIXED_S for name in mixed for client in MIXED}
+    ours = {
+        (name, client.name): mean_ttft(mixed[name], client.name) / spans.mixed_s for name in mixed for client in MIXED
+    }
     verdict = "is" if order(ours) == order(MIXED_TTFT) else "is not"
     rate = throughput(equal["VTC"])
     return [

@@ -12,6 +12,10 @@ CLOSE = 1.25
 """A factor within which a single published figure counts as met."""
 
 
+Row = Sequence[str | float | None]
+"""One row of a table."""
+
+
 class Verdict(StrEnum):
     """Where our figure lies. `AS_PUBLISHED`: in the paper's range, or within 25 % of its one figure."""
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from headway.experiments.demand import Demand, demand, uniform
+from headway.experiments.effort import Effort
 from headway.experiments.finding import Finding, Ratio
-from headway.experiments.probing import RateCurve, run, token_latencies
+from headway.experiments.probing import RateCurve, Search, run, token_latencies
 from headway.report import Chart, Grid, Limit
 from headway.sim import CostModel, Load, Overheads, Parallel, Plant, Site, hardware_card, model_card
 
@@ -31,18 +32,20 @@ class OneBatch:
         return self.stages * self.cost.predict(load)
 
 
-def reproduce() -> Finding:
+def reproduce(effort: Effort) -> Finding:
     """Highest rates at equal median latency per token, by engine speed and by how tight the limit is."""
     plant = _site().plant()
-    asked = demand(uniform(NUM_REQUESTS, (32, 512), (1, 128)))
+    asked = demand(uniform(effort.num(NUM_REQUESTS), (32, 512), (1, 128), effort.seed + 1), effort.seed)
     single_s = _single_token_s(plant)
     orca = _orca_curve(plant, asked)
     static = [_static_curve(plant, asked, rows) for rows in ROWS]
-    found = {
-        (tightness, slower): (_best(static, tightness * single_s, slower), orca.highest(tightness * single_s, 4.0))
-        for tightness in TIGHTNESS
-        for slower in SLOWER
-    }
+    found = {}
+    for tightness in TIGHTNESS:
+        effort.tell(f"{tightness:g} × the time of a single token")
+        limit_s = tightness * single_s
+        for slower in SLOWER:
+            best = _best(static, limit_s, slower, effort.search)
+            found[tightness, slower] = best, orca.highest(limit_s, 4.0, effort.search)
     return Finding(
         name="orca",
         title="Orca against FasterTransformer",
@@ -107,9 +110,9 @@ def _single_token_s(plant: Plant) -> float:
     return plant.num_stages * plant.cost.predict(Load(num_tokens=1, num_drawn=1, num_decodes=1, decode_context=300))
 
 
-def _best(curves: list[RateCurve], limit_s: float, slower: float) -> float:
+def _best(curves: list[RateCurve], limit_s: float, slower: float, search: Search) -> float:
     """The highest rate of the best curve. An engine that is slower in all it does has the same curve, stretched."""
-    return max(curve.highest(limit_s / slower, 0.25) for curve in curves) / slower
+    return max(curve.highest(limit_s / slower, 0.25, search) for curve in curves) / slower
 
 
 def _ratios(found: dict[tuple[float, float], tuple[float, float]]) -> list[Ratio]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from headway.experiments.demand import Demand, LogNormal, demand, log_normal
+from headway.experiments.effort import Effort
 from headway.experiments.finding import Finding, Ratio
 from headway.experiments.probing import RateCurve, mean_token_latency, run
 from headway.report import Chart, Grid, Limit
@@ -42,16 +43,20 @@ SYSTEMS = (
 SHORT_SYSTEMS = (SYSTEMS[1], SYSTEMS[3], SYSTEMS[4])
 
 
-def reproduce() -> Finding:
+def reproduce(effort: Effort) -> Finding:
     """Highest rates at 0.2 s per token, on long and on short conversations."""
-    long = demand(log_normal(NUM_SHAREGPT, *SHAREGPT))
-    short = demand(log_normal(NUM_ALPACA, *ALPACA))
+    seed, search = effort.seed, effort.search
+    long = demand(log_normal(effort.num(NUM_SHAREGPT), *SHAREGPT, seed + 1), seed)
+    short = demand(log_normal(effort.num(NUM_ALPACA), *ALPACA, seed + 1), seed)
     main = ("ShareGPT-like", SEQUENCE_S[1])
+    effort.tell(main[0])
     curves = {main: _curves(SYSTEMS, long, SEQUENCE_S[1])}
-    rates = {main: [curve.highest(LIMIT_S, system.long) for system, curve in zip(SYSTEMS, curves[main], strict=True)]}
+    pairs = zip(SYSTEMS, curves[main], strict=True)
+    rates = {main: [curve.highest(LIMIT_S, system.long, search) for system, curve in pairs]}
     for seconds in SEQUENCE_S:
-        some = _curves(SHORT_SYSTEMS, short, seconds)
-        found = [curve.highest(LIMIT_S, system.short) for system, curve in zip(SHORT_SYSTEMS, some, strict=True)]
+        effort.tell(f"Alpaca-like, {1e3 * seconds:g} ms per sequence")
+        pairs = zip(SHORT_SYSTEMS, _curves(SHORT_SYSTEMS, short, seconds), strict=True)
+        found = [curve.highest(LIMIT_S, system.short, search) for system, curve in pairs]
         rates["Alpaca-like", seconds] = found
     return Finding(
         name="vllm",

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from headway.report import Mark, RequestRecord, RunRecord, Series
 from headway.sim import Plan, Plant, Pool, simulate
 from headway.workload import WorkItem
 
-PRECISION = 1.06
 _MOST_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How a highest rate is sought: to within a factor `precision`, and up to `reach` times from the start."""
+
+    precision: float = 1.06
+    reach: float = 256.0
+
+
+THOROUGH = Search()
 
 
 class RateCurve:
@@ -28,11 +39,11 @@ class RateCurve:
             self._points[rate] = self._measure(rate)
         return self._points[rate]
 
-    def highest(self, limit: float, start: float, precision: float = PRECISION) -> float:
+    def highest(self, limit: float, start: float, search: Search = THOROUGH) -> float:
         """The highest rate at which the figure is at most `limit`; it grows with the rate.
 
-        Doubles or halves from `start`, then bisects until the ends are a factor `precision` apart. 0 where even
-        2⁻⁸ · `start` is too much, 2⁸ · `start` where even that is not: then there were too few requests to wait.
+        Doubles or halves from `start`, then bisects until the ends are near enough. 0 where even `start` ÷ reach is
+        too much, `start` · reach where even that is not: then there were too few requests to wait.
         """
         low, high = 0.0, math.inf
         rate = start
@@ -41,7 +52,7 @@ class RateCurve:
                 low = max(low, rate)
             else:
                 high = min(high, rate)
-            if high / precision <= low or not start / 256 < rate < start * 256:
+            if high / search.precision <= low or not start / search.reach < rate < start * search.reach:
                 break
             rate = math.sqrt(low * high) if low and high < math.inf else (low * 2 or high / 2)
         return low

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from headway.core import Event, StepRecord
 from headway.engine.core import Emit
 from headway.experiments.demand import Length, request, sample
+from headway.experiments.effort import Effort
 from headway.experiments.finding import Finding, Ratio
 from headway.experiments.probing import answered, run
 from headway.report import Chart, Grid, Limit, Series
@@ -53,7 +54,7 @@ class Waste:
                 self.padding += sum(event.padding.values())
 
 
-def reproduce() -> Finding:
+def reproduce(effort: Effort) -> Finding:
     """All traces at all batch sizes."""
     plant = Site(
         model=model_card("Llama-3-8B"),
@@ -61,11 +62,12 @@ def reproduce() -> Finding:
         overheads=overheads("cuda-graph"),
         prefix_cache="none",
     ).plant()
-    waste = {
-        trace: {batch: measure_waste(sample(trace)[:NUM_REQUESTS], plant, batch) for batch in BATCHES}
-        for trace in TRACES
-    }
-    gains = {trace: _gain(sample(trace)[:NUM_REFILLED], plant) for trace in TRACES}
+    waste, gains = {}, {}
+    for trace, name in TRACES.items():
+        effort.tell(name)
+        rows = sample(trace, effort.seed)
+        waste[trace] = {batch: measure_waste(rows[: effort.num(NUM_REQUESTS, 16)], plant, batch) for batch in BATCHES}
+        gains[trace] = _gain(rows[: effort.num(NUM_REFILLED, 16)], plant)
     ratios = [
         Ratio(
             name=f"decode rows wasted, {TRACES[trace]}, batch {TYPICAL}",

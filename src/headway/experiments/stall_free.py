@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from headway.experiments.demand import Demand, Length, LogNormal, demand, log_normal
+from headway.experiments.effort import Effort
 from headway.experiments.finding import Finding, Ratio
 from headway.experiments.probing import RateCurve, answered, run
 from headway.report import Chart, Grid, Limit, RunRecord, summarize
@@ -38,16 +39,16 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, object]]] = {
 }
 
 
-def reproduce() -> Finding:
+def reproduce(effort: Effort) -> Finding:
     """Capacities of both deployments under both limits."""
-    asked = demand(lengths())
+    asked = demand(lengths(effort.num(NUM_REQUESTS), effort.seed + 1), effort.seed)
     curves = {(site.name, name): curve(name, plant(site), asked) for site in DEPLOYMENTS for name in SYSTEMS}
-    found = {
-        (site.name, name, limit_s): curves[site.name, name].highest(limit_s, 0.5)
-        for site in DEPLOYMENTS
-        for limit_s in (site.strict_s, site.relaxed_s)
-        for name in SYSTEMS
-    }
+    found = {}
+    for site in DEPLOYMENTS:
+        for name in SYSTEMS:
+            effort.tell(f"{site.name}, {name}")
+            for limit_s in (site.strict_s, site.relaxed_s):
+                found[site.name, name, limit_s] = curves[site.name, name].highest(limit_s, 0.5, effort.search)
     return Finding(
         name="sarathi-serve",
         title="Stall-free batching",
@@ -77,9 +78,9 @@ _REMARKS = (
 )
 
 
-def lengths() -> list[Length]:
+def lengths(num: int = NUM_REQUESTS, seed: int = 2) -> list[Length]:
     """Conversations of at most 8192 tokens."""
-    return log_normal(NUM_REQUESTS, PROMPTS, OUTPUTS)
+    return log_normal(num, PROMPTS, OUTPUTS, seed)
 
 
 def plant(deployment: Deployment) -> Plant:

@@ -1,0 +1,59 @@
+"""`headway reproduce`: every experiment runs in its quick form, and says what it should."""
+
+import json
+import math
+
+import pytest
+
+from headway.cli.main import main
+from headway.errors import BadSetting
+from headway.experiments import EXPERIMENTS, QUICK, Effort, experiment, papers_document
+
+
+def checked(name, seed=1):
+    """The finding of a quick run, whole."""
+    parts = []
+    finding = experiment(name)(Effort(share=QUICK, seed=seed, tell=parts.append))
+    assert finding.name == name
+    assert parts, "it says how far it is"
+    assert finding.ratios
+    assert finding.chart.series
+    assert all(not math.isnan(ratio.ours) for ratio in finding.ratios)
+    assert f"## {name}" in papers_document([finding])
+    return finding
+
+
+@pytest.mark.parametrize("name", ["orca", "sglang"])
+def test_a_quick_run_is_whole(name):
+    """Ratios, tables, a figure, a text for the document."""
+    checked(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - {"orca", "sglang"}))
+def test_every_quick_run_is_whole(name):
+    """The same for all the others."""
+    checked(name)
+
+
+def test_a_seed_repeats_a_run_and_another_one_draws_others():
+    """Lengths and arrivals come from it alone."""
+    first, again, other = (checked("orca", seed).tables[0].rows for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize(("share", "seed"), [(0.0, 1), (1.5, 1), (0.5, -1)])
+def test_an_effort_says_what_it_may_be(share, seed):
+    """A share above 0 and at most 1, a seed of at least 0."""
+    with pytest.raises(BadSetting, match=r"share is|seed is"):
+        Effort(share=share, seed=seed)
+
+
+def test_the_command_writes_a_figure_and_one_document(tmp_path, capsys):
+    """`--quick --json`: progress on stderr, JSON alone on stdout, the figure in its folder."""
+    assert main(["reproduce", "orca", "--quick", "--json", "--seed", "3", "--figures", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["name"] == "orca"
+    assert "orca (1 of 1)" in captured.err
+    assert (tmp_path / "orca.svg").is_file()

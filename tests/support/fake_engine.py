@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import count
+from types import SimpleNamespace
 
 from headway.core import (
     Admitted,
@@ -113,6 +114,8 @@ class FakeEngine:
         self.honours_tier = True
         self.submitted, self.streams, self.ended = [], {}, []
         self.calls = []
+        self.turned_away = []
+        self.control = SimpleNamespace(now_s=0.0, admission=SimpleNamespace(on_refusal=self.turned_away.append))
 
     def now(self):
         return float(next(self._serial))

@@ -42,6 +42,7 @@ class Recording:
         """Listen to a loaded engine."""
         if self._recorder is not None:
             llm.add_listener(self._recorder.on_events)
+            llm.control.admission.on_refusal = self._recorder.on_refusal
         if self._steps is not None:
             from headway.engine import scheduling_facts
             from headway.obs.decision_log import DecisionLog

@@ -20,6 +20,7 @@ from headway.core.events import (
     TokenEmitted,
 )
 from headway.core.plan import Batch, BlockPair, Draw, Grant, Hold, Lane, Preemption, PreemptMethod, Requeue, StepPlan
+from headway.core.refusal import Refusal
 from headway.core.request import Cause, FinishReason, Request, Tier
 from headway.core.result import Logprobs, StepResult, Token
 from headway.core.sampling import SamplingParams
@@ -46,6 +47,7 @@ __all__ = [
     "Preemption",
     "PromptScored",
     "QueueSizes",
+    "Refusal",
     "Rejected",
     "Request",
     "Requeue",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NoReturn
 
-from headway.core import Cause, Request, Tier
+from headway.core import Cause, Refusal, Request, Tier
 from headway.engine.backlog import Backlog
 from headway.engine.expiry import Expiry
 from headway.engine.guardrails import Guardrails
@@ -72,6 +73,7 @@ class Admission:
         self.expiry = Expiry(lambda request: self.backlog.token_rate(request.tier))
         self.refused: Counter[Cause] = Counter()
         self.drained: set[str] = set()
+        self.on_refusal: Callable[[Refusal], None] = _unheard
         self._num_kv_tokens = num_kv_tokens
 
     def admit(self, request: Request, now_s: float) -> float | None:
@@ -79,9 +81,24 @@ class Admission:
         predicted_s = self.backlog.predicted_ttft_s(request)
         refusal = self._refusal(request, predicted_s, now_s)
         if refusal is not None:
+            self.tell(request, refusal.cause, now_s)
             self.refuse(refusal.cause, refusal.reason, refusal.retry_after_s)
         self.backlog.add(request)
         return predicted_s
+
+    def tell(self, request: Request, cause: Cause, now_s: float) -> None:
+        """Let whoever records traffic know of a request that the engine will not hear of."""
+        self.on_refusal(
+            Refusal(
+                at_s=now_s,
+                num_prompt=request.num_prompt,
+                max_output=request.max_output,
+                cause=cause,
+                tenant=request.tenant,
+                priority=request.priority,
+                choices=request.params.n,
+            )
+        )
 
     def refuse(self, cause: Cause, reason: str, retry_after_s: float) -> NoReturn:
         """Count a refusal and raise it as `Overloaded`."""
@@ -158,6 +175,10 @@ class Admission:
             return _Refusal(Cause.SLO, reason, predicted_s - limit_s)
         verdict = self.guardrails.verdict(request, self.backlog.request_rate(request.tier), now_s)
         return None if verdict is None else _Refusal(Cause.SLO, verdict.reason, verdict.retry_after_s)
+
+
+def _unheard(_: Refusal) -> None:
+    """Nobody records."""
 
 
 def _bounded(seconds: float) -> float:

@@ -124,14 +124,16 @@ class AsyncLLM:
 
         `extras` are fields of `Extras`.
         """
-        if self.control.is_draining:
-            self.control.admission.refuse(Cause.DRAINING, "the server is shutting down", 5.0)
-        if not self.is_alive:
+        if not self.is_alive and not self.control.is_draining:
             raise Overloaded("the engine is not running", retry_after_s=5.0)
         name = request_id or f"req-{secrets.token_hex(4)}-{next(self._serial)}"
         if name in self._streams:
             raise InvalidRequest(f"request id {name!r} is in use", param="request_id")
-        request = self.engine.door.request(name, prompt_ids, params, self.engine.clock.now(), Extras(**extras))
+        now_s = self.engine.clock.now()
+        request = self.engine.door.request(name, prompt_ids, params, now_s, Extras(**extras))
+        if self.control.is_draining:
+            self.control.admission.tell(request, Cause.DRAINING, now_s)
+            self.control.admission.refuse(Cause.DRAINING, "the server is shutting down", 5.0)
         self.control.admit(request)
         stream = self._streams[name] = Stream(name, request.num_prompt, self.abort)
         self._loop.send(Submit(request))

@@ -74,6 +74,11 @@ class Control:
         )
 
     @property
+    def now_s(self) -> float:
+        """The engine's time."""
+        return self._engine.clock.now()
+
+    @property
     def is_draining(self) -> bool:
         """Whether nobody new is taken: for now, or for good because the server is leaving."""
         return self.is_leaving or self._is_drained

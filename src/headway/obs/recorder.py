@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.core import Event, Rejected, StepRecord
+from headway.core import Event, Refusal, Rejected, StepRecord
 from headway.obs.latency import LatencyTracker, Lifetime
 from headway.obs.prefix_ids import prefix_ids
 from headway.obs.rotating import RETRY_S, LineWriter, RotatingFile
@@ -30,7 +30,7 @@ class _End:
 
 
 class Recorder:
-    """Writes a line of JSON for each request that ended, refused ones too; a listener for the core's events.
+    """Writes a line of JSON for each request that ended or was refused; a listener for the core's events.
 
     The file and the one before it, `PATH.1`, hold at most `max_bytes` each. A disk that is full or slow costs lines
     of the recording, never time of the engine. Equal ids of `prefix` stand for equal blocks of `PREFIX_BLOCK` tokens
@@ -40,7 +40,9 @@ class Recorder:
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, retry_s: float = RETRY_S) -> None:
         self._key = secrets.token_bytes(32)
-        self._writer = LineWriter(RotatingFile(path, max_bytes), self._line, retry_s=retry_s)
+        self._writer: LineWriter[_End | Refusal] = LineWriter(
+            RotatingFile(path, max_bytes), self._line, retry_s=retry_s
+        )
         self._tracker = LatencyTracker(
             on_scheduled=_pass_over, on_first=_pass_over, on_gap=_pass_over, on_end=self._ended
         )
@@ -59,6 +61,10 @@ class Recorder:
                 self._writer.put(_End(Lifetime(event.request, event.request.arrival_s), f"refused: {event.cause}"))
             self._tracker.on_event(event)
 
+    def on_refusal(self, refusal: Refusal) -> None:
+        """Write down a request that was turned away at the door; called in any thread."""
+        self._writer.put(refusal)
+
     def close(self) -> None:
         """Write what is left."""
         self._writer.close()
@@ -66,10 +72,14 @@ class Recorder:
     def _ended(self, life: Lifetime) -> None:
         self._writer.put(_End(life, str(life.reason or "")))
 
-    def _line(self, end: _End) -> bytes:
+    def _line(self, end: _End | Refusal) -> bytes:
         """A line, made in the writer's thread."""
+        fields = _refused(end) if isinstance(end, Refusal) else self._fields(end)
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    def _fields(self, end: _End) -> dict[str, object]:
         life, request = end.life, end.life.request
-        fields = {
+        return {
             "at_s": _rounded(max(0.0, life.arrival_s)),
             "num_prompt": request.num_prompt,
             "num_output": max((choice.num_tokens for choice in life.choices.values()), default=0),
@@ -85,7 +95,26 @@ class Recorder:
             "ttft_s": _rounded(life.ttft_s),
             "e2e_s": _rounded(life.e2e_s),
         }
-        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def _refused(refusal: Refusal) -> dict[str, object]:
+    """The fields of a request that never came in: all that is known without hashing its prompt."""
+    return {
+        "at_s": _rounded(max(0.0, refusal.at_s)),
+        "num_prompt": refusal.num_prompt,
+        "num_output": 0,
+        "max_output": refusal.max_output,
+        "prefix": [],
+        "prefix_block": PREFIX_BLOCK,
+        "tenant": refusal.tenant,
+        "priority": refusal.priority,
+        "choices": refusal.choices,
+        "outcome": f"refused: {refusal.cause}",
+        "num_cached": 0,
+        "queue_s": None,
+        "ttft_s": None,
+        "e2e_s": None,
+    }
 
 
 def _pass_over(_: object) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from starlette.types import Scope
 
-from headway.core import Cause, Event, Finished, FinishReason, Rejected, SamplingParams, Tier
+from headway.core import Cause, Event, Finished, FinishReason, Refusal, Rejected, SamplingParams, Tier
 from headway.engine.door import ExtraWords
 from headway.errors import InvalidRequest, Overloaded, TooMany
 from headway.server.access import caller_of
@@ -58,12 +58,29 @@ class Desk:
             call = _Call(tenant, unique(kind, request_id(scope)), patience, traceparent_of(scope))
             return self._submit(call, prompts, terms)
         except (TooMany, Overloaded) as error:
-            self.refused[Cause.TENANT_LIMIT] += isinstance(error, TooMany)
+            if isinstance(error, TooMany):
+                self._turn_away(tenant.name, prompts, terms)
             self._on_refused(tenant.name)
             raise
         except InvalidRequest as error:
             error.param = param if error.param in (None, "prompt", "prompt_ids") else error.param
             raise
+
+    def _turn_away(self, tenant: str, prompts: Sequence[Sequence[int]], terms: Terms) -> None:
+        """Count a call beyond its tenant's limits, and let whoever records traffic know of its requests."""
+        self.refused[Cause.TENANT_LIMIT] += 1
+        control, params = self._engine.control, terms.params
+        for prompt in prompts:
+            control.admission.on_refusal(
+                Refusal(
+                    at_s=control.now_s,
+                    num_prompt=len(prompt),
+                    max_output=params.max_tokens or EXPECTED_OUTPUT,
+                    cause=Cause.TENANT_LIMIT,
+                    tenant=tenant,
+                    choices=params.n,
+                )
+            )
 
     def require_room(self, scope: Scope) -> None:
         """Raise `TooMany` where the caller's own limits would refuse even the smallest request. Charges nothing.

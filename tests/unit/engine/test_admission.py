@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core import Admitted, Arrived, Cause, Finished, FinishReason, Request, StepRecord, Tier
+from headway.core import Admitted, Arrived, Cause, Finished, FinishReason, Refusal, Request, StepRecord, Tier
 from headway.engine.admission import Admission, AdmissionLimits
 from headway.engine.guardrails import Guardrails, GuardSettings
 from headway.errors import BadSetting, Overloaded
@@ -43,6 +43,17 @@ def test_a_full_queue_refuses_with_its_cause():
     admission.backlog.on_events([Admitted("a", "a", 0, is_first=True, at_s=1.0)])
     admission.admit(ask("c"), 1.0)
     assert admission.refused == {Cause.QUEUE_FULL: 1}
+
+
+def test_whoever_records_hears_of_those_turned_away():
+    """What was asked for, when, and why not; nothing of those let in."""
+    admission, heard = an_admission(max_queued_requests=1), []
+    admission.on_refusal = heard.append
+    admission.admit(ask("a", tenant="t"), 0.0)
+    refused(admission, ask("b", num_prompt=7, tenant="t", priority=2), now_s=3.0)
+    assert heard == [
+        Refusal(at_s=3.0, num_prompt=7, max_output=10, cause=Cause.QUEUE_FULL, tenant="t", priority=2, choices=1)
+    ]
 
 
 def test_tokens_bound_the_queue_and_the_wait_is_computed():

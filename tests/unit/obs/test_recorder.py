@@ -8,8 +8,10 @@ import pytest
 from headway.core import (
     Admitted,
     Arrived,
+    Cause,
     Finished,
     FinishReason,
+    Refusal,
     Rejected,
     Request,
     SamplingParams,
@@ -95,6 +97,22 @@ def test_a_refused_request_is_recorded_with_its_cause(tmp_path):
     refused = request("b", range(3))
     record(path, [*life(request("a", range(3))), Arrived(refused, 0.0), Rejected(refused, "no", 1.0)])
     assert json.loads(path.read_text().splitlines()[1])["outcome"] == "refused: policy"
+    assert read_trace(path).num_skipped == 1
+
+
+def test_a_request_turned_away_at_the_door_is_recorded(tmp_path):
+    """With what it asked for and why it was refused; a replay leaves it out, as it leaves out all without output."""
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(path)
+    recorder.on_events(life(request("a", range(3))))
+    recorder.on_refusal(
+        Refusal(at_s=2.0, num_prompt=70, max_output=9, cause=Cause.QUEUE_FULL, tenant="t", priority=1, choices=2)
+    )
+    recorder.close()
+    answered, refused = (json.loads(line) for line in path.read_text().splitlines())
+    assert answered.keys() == refused.keys()
+    assert (refused["outcome"], refused["num_output"], refused["num_prompt"]) == ("refused: queue_full", 0, 70)
+    assert (refused["at_s"], refused["tenant"], refused["priority"], refused["choices"]) == (2.0, "t", 1, 2)
     assert read_trace(path).num_skipped == 1
 
 

@@ -22,6 +22,7 @@ from headway.executor.native import NativeExecutor, StepTimes
 from headway.kernels.native import product_peak, read_peak, stage_names
 
 MATRICES = ("qkv", "output", "gate_up", "down", "head")
+_LEAST_CHUNK = 16
 _KV_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 
 
@@ -96,9 +97,10 @@ class StepProfiler:
         if num_prompt < 1:
             raise BadSetting(f"a context of {context} has no room for {num_steps} steps, half of them before it")
         # The first to be prefilled decodes while the others are: it must not end before the last.
-        budget = self._engine.config.max_num_batched_tokens
-        spare = num_seqs * (num_prompt // budget + 2)
-        ids = [self._submit(num_prompt, num_steps + spare) for _ in range(num_seqs)]
+        # A policy may grant a prompt few tokens a step beside others' decodes; none grants fewer than these.
+        spare = num_seqs * (num_prompt // _LEAST_CHUNK + 4)
+        most = self._engine.limits.max_model_len - num_prompt
+        ids = [self._submit(num_prompt, num_steps + min(spare, most - num_steps)) for _ in range(num_seqs)]
         for _ in range(spare):
             if not self._waiting:
                 break

@@ -99,7 +99,8 @@ def _grid(profile: Profile, measured: Yardsticks) -> Grid:
     rows: list[list[Cell]] = []
     for stage in profile.stages:
         peak = measured.weight_products if stage.name in MATRICES else measured.float_products
-        speed, rate = stage.products / stage.seconds, stage.num_bytes / stage.seconds
+        speed = stage.products / stage.seconds if stage.seconds else 0.0
+        rate = stage.num_bytes / stage.seconds if stage.seconds else 0.0
         rows.append(
             [
                 _WORDS[stage.name],

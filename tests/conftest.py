@@ -1,5 +1,6 @@
 """What all tests share: hypothesis profiles, the shared data, the default model, the check for an installed package."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def pytest_sessionstart(session):
     home = Path(headway.__file__).resolve()
     if session.config.getoption("--installed") and home.is_relative_to(ROOT / "src"):
         pytest.exit(f"--installed: headway comes from {home.parent}; run `make test`, which installs it", returncode=4)
+
+
+def pytest_collection_finish(session):
+    """What was imported and collected stays to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def skip_or_fail(reason):

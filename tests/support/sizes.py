@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.support.source import Module, Package, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WIRE_BASES = {"BaseModel", "Struct", "TypedDict", "NamedTuple"}
@@ -45,7 +45,7 @@ def check_sizes(package: Package, limits: Limits) -> Iterator[Violation]:
         limit = limits.policy_lines if is_policy else limits.file_lines
         if num_lines > limit:
             yield Violation("file-lines", module.path, f"{num_lines} lines; limit {limit}")
-        for name, node in _definitions(module.tree):
+        for name, node in _definitions(module.tree.body):
             where = f"{module.path}:{name}"
             if isinstance(node, ast.ClassDef):
                 yield from _check_class(node, where, limits, wire)
@@ -53,14 +53,14 @@ def check_sizes(package: Package, limits: Limits) -> Iterator[Violation]:
                 yield from _check_function(node, where, limits)
 
 
-def _definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function | ast.ClassDef]]:
-    for node in ast.iter_child_nodes(tree):
+def _definitions(body: Iterable[ast.AST], prefix: str = "") -> Iterator[tuple[str, Function | ast.ClassDef]]:
+    for node in body:
         if isinstance(node, Function | ast.ClassDef):
             name = f"{prefix}{node.name}"
             yield name, node
-            yield from _definitions(node, f"{name}.")
-        else:
-            yield from _definitions(node, prefix)
+            yield from _definitions(node.body, f"{name}.")
+        elif not isinstance(node, ast.expr):  # an expression defines nothing that has a body of statements
+            yield from _definitions(ast.iter_child_nodes(node), prefix)
 
 
 def _check_function(node: Function, where: str, limits: Limits) -> Iterator[Violation]:

@@ -30,7 +30,13 @@ def engine_json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
 def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
     figures = [{**asdict(row), "error": row.error, "bound": check.bound(row)} for row in one.rows]
     replayed = {"num_steps": one.num_steps, "num_differences": one.num_differences}
-    return {"policy": one.policy, "requests_per_second": one.rate, "figures": figures, "replay": replayed}
+    return {
+        "policy": one.policy,
+        "requests_per_second": one.rate,
+        "figures": figures,
+        "slowness": one.slowness,
+        "replay": replayed,
+    }
 
 
 def engine_text(check: EngineCheck) -> str:
@@ -56,7 +62,8 @@ def engine_text(check: EngineCheck) -> str:
                 title=f"{one.policy}, {one.rate:.2f} requests/s",
                 columns=("figure", "live", "simulated", "error", "bound", "samples"),
                 rows=rows,
-                note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}",
+                note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
+                f"steps took {one.slowness:.2f} times what they took in the calibration",
             ).to_text()
         )
     verdict = "within all bounds" if check.is_within else "beyond a bound"

@@ -16,6 +16,7 @@ from headway.fidelity.live import run_live
 from headway.fidelity.outcome import Deviation
 from headway.report import RunRecord, summarize
 from headway.sim import Calibration, Plan, Pool, calibrated_plant, simulate
+from headway.sim.calibration import slowness
 from headway.workload import Workload
 
 LEVELS = (50.0, 95.0)
@@ -41,13 +42,17 @@ class EngineTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCheck:
-    """One policy: its rate, its figures (the median of the runs), and the decisions that replay made otherwise."""
+    """One policy: its rate, its figures (the median of the runs), and the decisions that replay made otherwise.
+
+    `slowness` is what steps took around the runs, relative to the calibration: simulated steps are as slow.
+    """
 
     policy: str
     rate: float
     rows: Sequence[Deviation]
     num_steps: int
     num_differences: int
+    slowness: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +87,9 @@ def check_engine(engine: Engine, calibration: Calibration, trial: EngineTrial, *
     checks = []
     for policy in trial.policies:
         entrant = with_policy(engine, replace(engine.config, policy=policy, policy_settings={}))
-        pool = _pool(entrant, calibration)
-        rate = trial.load * _sustained(trial, pool)
+        rate = trial.load * _sustained(trial, _pool(entrant, calibration))
         runs = [
-            _pair(entrant, pool, trial.requests.workload(rate, k), f"{policy} {k + 1}", on_progress)
+            _pair(entrant, calibration, trial.requests.workload(rate, k), f"{policy} {k + 1}", on_progress)
             for k in range(trial.repeats)
         ]
         checks.append(_compare(policy, rate, runs))
@@ -96,16 +100,20 @@ def check_engine(engine: Engine, calibration: Calibration, trial: EngineTrial, *
 class _Pair:
     live: RunRecord
     virtual: RunRecord
+    slowness: float
     num_steps: int
     num_differences: int
 
 
-def _pair(entrant: Engine, pool: Pool, workload: Workload, name: str, on_progress: OnHeat) -> _Pair:
+def _pair(entrant: Engine, calibration: Calibration, workload: Workload, name: str, on_progress: OnHeat) -> _Pair:
     fresh = with_policy(entrant, entrant.config)
+    executor, model, clock = fresh.core.executor, calibration.model, fresh.clock
+    before = slowness(executor, model, clock)
     live, replayed = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
-    virtual = simulate(workload.items(), pool)
+    slow = (before + slowness(executor, model, clock)) / 2
+    virtual = simulate(workload.items(), _pool(entrant, replace(calibration, model=model.scaled(slow))))
     differing = {difference.step for difference in replayed.differences}
-    return _Pair(live, virtual, replayed.num_steps, len(differing) + bool(replayed.note))
+    return _Pair(live, virtual, slow, replayed.num_steps, len(differing) + bool(replayed.note))
 
 
 def _pool(engine: Engine, calibration: Calibration) -> Pool:
@@ -152,6 +160,7 @@ def _compare(policy: str, rate: float, pairs: Sequence[_Pair]) -> PolicyCheck:
         rows=rows,
         num_steps=sum(pair.num_steps for pair in pairs),
         num_differences=sum(pair.num_differences for pair in pairs),
+        slowness=statistics.median(pair.slowness for pair in pairs),
     )
 
 

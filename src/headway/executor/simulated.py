@@ -28,7 +28,6 @@ class _Source:
     end_at: int
     end_id: int
     banned: frozenset[int]
-    logprobs: Logprobs | None
 
 
 @dataclass(slots=True)
@@ -98,10 +97,8 @@ class SimulatedExecutor:
             end_s = max(end_s, free_s) + elapsed_s
             self._ends_s[stage] = end_s
         outcome = StepResult(elapsed_s=elapsed_s)
-        tokens, token = outcome.tokens, self._token
+        self._make_up(batch.lanes, outcome.tokens)
         for lane in batch.lanes:
-            for draw in lane.draws:
-                tokens[draw.seq_id] = [token(draw)]
             if lane.prompt_logprobs is not None:
                 outcome.prompt_logprobs[lane.seq_id] = [_CERTAIN] * _num_scored(lane)
         return Scheduled(outcome, end_s, self._clock)
@@ -126,17 +123,24 @@ class SimulatedExecutor:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _token(self, draw: Draw) -> Token:
-        source = self._sources.get(draw.seq_id)
-        if source is None:
-            source = self._sources[draw.seq_id] = self._source(draw)
-        position = len(draw.token_ids) - draw.num_prompt
-        if position >= source.end_at:
-            return Token(source.end_id, source.logprobs)
-        token_id = (source.key + position * 2_654_435_761) % self._vocab_size
-        while token_id in source.banned:
-            token_id = (token_id + 1) % self._vocab_size
-        return Token(token_id, source.logprobs)
+    def _make_up(self, lanes: list[Lane], tokens: dict[str, list[Token]]) -> None:
+        """One token per draw. A loop of its own, since millions pass it."""
+        sources, vocab_size = self._sources, self._vocab_size
+        for lane in lanes:
+            for draw in lane.draws:
+                source = sources.get(draw.seq_id) or self._open(draw)
+                position = len(draw.token_ids) - draw.num_prompt
+                if position >= source.end_at:
+                    token_id = source.end_id
+                else:
+                    token_id = (source.key + position * 2_654_435_761) % vocab_size
+                    while token_id in source.banned:
+                        token_id = (token_id + 1) % vocab_size
+                tokens[draw.seq_id] = [Token(token_id, None if draw.params.logprobs is None else _CERTAIN)]
+
+    def _open(self, draw: Draw) -> _Source:
+        source = self._sources[draw.seq_id] = self._source(draw)
+        return source
 
     def _source(self, draw: Draw) -> _Source:
         params = draw.params
@@ -149,7 +153,6 @@ class SimulatedExecutor:
             end_at=sys.maxsize if never_ends else max(params.min_tokens, (wanted or 0) - 1),
             end_id=min(draw.eos_ids, default=0),
             banned=draw.eos_ids.union(params.stop_token_ids),
-            logprobs=None if params.logprobs is None else _CERTAIN,
         )
 
     def _check(self, lanes: list[Lane]) -> None:

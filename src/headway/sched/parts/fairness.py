@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from headway.core import Admitted, Arrived, Event, Finished, Preempted, PreemptMethod, Rejected, Request, TokenEmitted
+from headway.core import (
+    Admitted,
+    Arrived,
+    Event,
+    Finished,
+    Preempted,
+    PreemptMethod,
+    Rejected,
+    Request,
+    SequenceFinished,
+    TokenEmitted,
+)
 
 
 class VirtualCounters:
     """Service per tenant in weighted tokens. A tenant that comes back from idleness is lifted: idling earns nothing.
 
     Feed it every event (`on_event`). It charges a prompt at admission, what was found in the cache apart, and
-    each token when it is emitted, each divided by the request's weight. With `charge` a policy books
-    corrections of its own. For two tenants that both always have work the counters differ by at most
+    each token when it is emitted, each divided by the request's weight; with a `recompute_cost`, what a sequence that
+    lost its memory computes again is charged when it comes back. With `charge` a policy books corrections of its own.
+    For two tenants that both always have work the counters differ by at most
     max(`prompt_cost` × longest prompt, `token_cost` × most tokens of a batch).
     """
 
-    def __init__(self, prompt_cost: float = 1.0, token_cost: float = 2.0) -> None:
+    def __init__(self, prompt_cost: float = 1.0, token_cost: float = 2.0, recompute_cost: float = 0.0) -> None:
+        self._recompute_cost = recompute_cost
+        self._emitted: dict[str, int] = {}
         self._prompt_cost = prompt_cost
         self._token_cost = token_cost
         self._served: dict[str, float] = {}
@@ -42,17 +56,24 @@ class VirtualCounters:
     def on_event(self, event: Event) -> None:
         """Keep the counters up to date."""
         match event:
-            case TokenEmitted(request_id=request_id):
+            case TokenEmitted(seq_id=seq_id, request_id=request_id, index=index):
                 self.charge(self._requests[request_id], self._token_cost)
+                if self._recompute_cost:
+                    self._emitted[seq_id] = index
+            case SequenceFinished(seq_id=seq_id):
+                self._emitted.pop(seq_id, None)
             case Arrived(request, _):
                 self._requests[request.id] = request
                 self._lift(request.tenant)
                 self._queued.setdefault(request.tenant, set()).add(request.id)
-            case Admitted(request_id=request_id, num_cached=num_cached, is_first=is_first):
+            case Admitted(seq_id=seq_id, request_id=request_id, num_cached=num_cached, is_first=is_first):
                 request = self._requests[request_id]
                 self._leave(request)
                 if is_first:
                     self.charge(request, self._prompt_cost * (request.num_prompt - num_cached))
+                elif self._recompute_cost and seq_id in self._emitted:
+                    num_lost = request.num_prompt + self._emitted[seq_id] - num_cached
+                    self.charge(request, self._recompute_cost * max(0, num_lost))
             case Preempted(request_id=request_id, method=method) if method is not PreemptMethod.SWAP:
                 request = self._requests[request_id]
                 self._queued.setdefault(request.tenant, set()).add(request_id)

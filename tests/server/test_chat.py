@@ -149,6 +149,22 @@ async def test_template_variables_pass_but_not_ours(client, engine):
     assert "template" in error["message"]
 
 
+async def test_the_last_message_may_be_continued(client, engine):
+    """vLLM's continue_final_message reaches the template; beside an explicit new turn it is a 400 that names it."""
+    seen = []
+    plain = engine.chat_ids
+    engine.chat_ids = lambda messages, **variables: seen.append(variables) or plain(messages, **variables)
+    body = {"messages": [{"role": "assistant", "content": "The capital is"}], "continue_final_message": True}
+    for path in ("/v1/chat/completions", "/tokenize"):
+        for more in ({}, {"add_generation_prompt": False}):
+            assert (await client.post(path, json=body | more)).status_code == 200
+            assert seen.pop() == {"continue_final_message": True}
+        answer = await client.post(path, json=body | {"add_generation_prompt": True})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "continue_final_message")
+    kwargs = {"chat_template_kwargs": {"continue_final_message": True}}
+    assert (await client.post("/v1/chat/completions", json=body | kwargs)).status_code == 400
+
+
 async def test_limits_are_named_as_the_client_wrote_them(client):
     """An error about the limit names max_completion_tokens where that was sent."""
     error = await refuse(client, max_completion_tokens=0)

@@ -200,7 +200,6 @@ async def test_a_text_that_cannot_fit_is_not_tokenized(client, engine):
         ("guided_json", {}),
         ("truncate_prompt_tokens", 5),
         ("chat_template", "{{ 1 }}"),
-        ("continue_final_message", True),
     ],
 )
 async def test_what_is_known_but_not_supported_is_refused_by_name(client, field, value):

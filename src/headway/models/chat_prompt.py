@@ -33,7 +33,13 @@ class ChatPrompts:
         self._marker = _Marker(tokenizer.control_texts)
 
     def encode(self, messages: Sequence[Message], /, **variables: Json) -> list[int]:
-        """Ids of the rendered conversation; control ids come from the template alone. Raises InvalidRequest."""
+        """Ids of the rendered conversation; control ids come from the template alone. Raises InvalidRequest.
+
+        With `continue_final_message` they end where the last message's text ends, its blanks kept, so that the model
+        goes on with it (vLLM's and Hugging Face's option of that name).
+        """
+        if variables.pop("continue_final_message", False):
+            return self._encode_open(messages, {**variables, "add_generation_prompt": False})
         texts = [text for value in (messages, variables) for text in _texts(value)]
         if not any(map(self._marker.touches, texts)):
             return self.tokenizer.encode_template(self.template.render(messages, **variables))
@@ -41,6 +47,26 @@ class ChatPrompts:
         guarded = self._marker.mark(list(messages), guard)
         rendered = self.template.render(guarded, **self._marker.mark(variables, guard))
         return self.tokenizer.encode_template(rendered, guard)
+
+    def _encode_open(self, messages: Sequence[Message], variables: dict[str, Json]) -> list[int]:
+        if not messages or not isinstance(text := messages[-1].get("content"), str) or not text:
+            raise InvalidRequest(
+                "continue_final_message needs a last message with text to go on with", param="continue_final_message"
+            )
+        used = [text for value in (messages, variables) for text in _texts(value)]
+        guard = _unused_char([self.template.source, *self.tokenizer.control_texts, *used])
+        # Two guards in a row, as marking never leaves them, show where the text ended up; searching for the text itself
+        # could find it in what the template writes behind it.
+        *before, last = self._marker.mark(list(messages), guard)
+        last["content"] += guard * 2
+        rendered = self.template.render([*before, last], **self._marker.mark(variables, guard))
+        head, found, _ = rendered.rpartition(guard * 2)
+        if not found:
+            raise InvalidRequest(
+                "this model's chat template does not show the end of the last message, so it cannot be continued",
+                param="continue_final_message",
+            )
+        return self.tokenizer.encode_template(head, guard)
 
 
 class _Marker:

@@ -6,12 +6,13 @@ from typing import Any
 
 from headway.errors import InvalidRequest
 from headway.server.faults import Unsupported
+from headway.server.schema import ChatRequest, TokenizeRequest
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 """Roles of OpenAI's API and what templates call them."""
 
 
-_OURS = frozenset({"messages", "add_generation_prompt", "tokenize", "bos_token", "eos_token"})
+_OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "tokenize", "bos_token", "eos_token"})
 
 
 def plain_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -21,15 +22,23 @@ def plain_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [_plain(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
-def template_variables(given: dict[str, Any] | None, *, add_generation_prompt: bool | None) -> dict[str, Any]:
+def template_variables(body: ChatRequest | TokenizeRequest) -> dict[str, Any]:
     """Variables for the chat template. Raises `InvalidRequest` for one that is not the client's to set."""
-    variables = dict(given or {})
+    variables = dict(body.chat_template_kwargs or {})
     if taken := _OURS & variables.keys():
         name = min(taken)
         raise InvalidRequest(f"chat_template_kwargs may not set {name}", param=f"chat_template_kwargs.{name}")
     if bad := next((name for name in variables if not name.isidentifier()), None):
         raise InvalidRequest(f"{bad[:40]!r} is no name of a template variable", param="chat_template_kwargs")
-    return {**variables, "add_generation_prompt": add_generation_prompt is not False}
+    if body.continue_final_message:
+        if body.add_generation_prompt:
+            raise InvalidRequest(
+                "continue_final_message and add_generation_prompt exclude each other: either the last message goes on, "
+                "or a new one begins",
+                param="continue_final_message",
+            )
+        return {**variables, "continue_final_message": True}
+    return {**variables, "add_generation_prompt": body.add_generation_prompt is not False}
 
 
 def _plain(message: dict[str, Any], where: str) -> dict[str, Any]:

@@ -26,9 +26,7 @@ def chat_routes(served: Served) -> APIRouter:
         body = await served.read(request, ChatRequest)
         terms = chat_terms(body)
         messages = plain_messages(body.messages)
-        prompt_ids = await served.texts.encode_chat(
-            messages, template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)
-        )
+        prompt_ids = await served.texts.encode_chat(messages, template_variables(body))
         job = served.desk.submit(request.scope, [prompt_ids], terms, "chat", "messages")
         head = Head(
             id=f"chatcmpl-{request_id(request.scope)}",

@@ -69,8 +69,7 @@ async def _token_ids(served: Served, body: TokenizeRequest) -> list[int]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("send either prompt or messages", param="prompt")
     if body.messages is not None:
-        variables = template_variables(body.chat_template_kwargs, add_generation_prompt=body.add_generation_prompt)
-        return await served.texts.encode_chat(plain_messages(body.messages), variables)
+        return await served.texts.encode_chat(plain_messages(body.messages), template_variables(body))
     text = body.prompt or ""
     served.texts.bound_texts([text], "prompt")
     encode = served.engine.encode if body.add_special_tokens else served.engine.tokenizer.encode_text

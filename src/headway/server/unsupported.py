@@ -11,7 +11,6 @@ from headway.server.faults import Unsupported
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "audio": (),
     "chat_template": (),
-    "continue_final_message": (),
     "documents": (),
     "function_call": ("none", "auto"),
     "functions": (),

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.errors import InvalidRequest
 from headway.models import ChatPrompts, ChatTemplate
 from tests.support.effort import few
 from tests.support.tiny_model import CHAT_TEMPLATE, CONTROL_TOKENS
@@ -89,6 +90,38 @@ def test_a_users_control_token_is_encoded_as_letters(tiny_tokenizer, name):
         1,
         *tiny_tokenizer.encode_text("assistant\n"),
     ]
+
+
+@few(8)
+@given(contents=st.lists(HOSTILE.filter(str.strip), min_size=1, max_size=3))
+def test_a_last_message_is_left_open(tiny_tokenizer, contents):
+    """The prompt is the rendering up to the end of the last text, which is closed by nothing."""
+    prompts = ChatPrompts(tiny_tokenizer, ChatTemplate(CHAT_TEMPLATE))
+    messages = [message for content in contents for message in user(content)]
+    ids = prompts.encode(messages, continue_final_message=True, add_generation_prompt=True)
+    whole = prompts.template.render(messages, add_generation_prompt=False)
+    assert tiny_tokenizer.decode(ids) == whole[: whole.rindex("<|im_end|>")]
+    assert control_ids(tiny_tokenizer, ids) == [1, 2] * (len(contents) - 1) + [1]
+
+
+@pytest.mark.parametrize("content", ["end", "<|im_", "im_end|>", "assistant", " blanks  "])
+def test_a_text_that_the_template_writes_too_is_not_mistaken_for_it(tiny_tokenizer, content):
+    """It is left open at its own end, whatever stands behind it; blanks stay, though a template trims."""
+    for template in (CHAT_TEMPLATE, CHAT_TEMPLATE.replace("message['content']", "message['content'] | trim")):
+        prompts = ChatPrompts(tiny_tokenizer, ChatTemplate(template))
+        ids = prompts.encode([*user("x"), {"role": "assistant", "content": content}], continue_final_message=True)
+        assert tiny_tokenizer.decode(ids).endswith("assistant\n" + content.lstrip() if "trim" in template else content)
+        assert control_ids(tiny_tokenizer, ids) == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "content"), [(CHAT_TEMPLATE, ""), ("{{ messages[-1].content[:3] }}", "a long text"), ("nothing", "x")]
+)
+def test_what_cannot_be_left_open_is_refused(tiny_tokenizer, source, content):
+    """No text, or a template that does not show its end."""
+    with pytest.raises(InvalidRequest) as caught:
+        ChatPrompts(tiny_tokenizer, ChatTemplate(source)).encode(user(content), continue_final_message=True)
+    assert caught.value.param == "continue_final_message"
 
 
 def test_a_control_token_put_together_by_two_messages(tiny_tokenizer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from headway.bench.mixed import MixedLoad
 from headway.bench.score import Score, middle
@@ -36,6 +37,24 @@ class Heat:
     num_heats: int = 0
 
 
+class RunLog(Protocol):
+    """Runs that were made before, and what `vllm` sustains, in requests per second; None until it was measured."""
+
+    base_rate: float | None
+
+    def find(self, heat: Heat) -> Score | None:
+        """The score of a run that was made before."""
+        ...
+
+    def add(self, heat: Heat, score: Score) -> None:
+        """Keep a run that has ended."""
+        ...
+
+    def set_base(self, rate: float) -> None:
+        """Keep what all rates are multiples of."""
+        ...
+
+
 @dataclass(slots=True)
 class Standings:
     """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second."""
@@ -47,7 +66,7 @@ class Standings:
 
     def middles(self, factor: float) -> dict[str, Score]:
         """The median of each policy's figures at one rate."""
-        return {policy: middle(scores) for (at, policy), scores in self.scores.items() if at == factor}
+        return {policy: middle(scores) for (at, policy), scores in self.scores.items() if at == factor and scores}
 
 
 def rounds(policies: Sequence[str], factors: Sequence[float], repeats: int) -> list[Heat]:

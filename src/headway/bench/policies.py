@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from headway.bench.contest import Contest, Heat, Standings, rounds
+from headway.bench.contest import Contest, Heat, RunLog, Standings, rounds
 from headway.bench.inprocess import EngineTarget
 from headway.bench.plan import RunPlan
 from headway.bench.progress import Progress
@@ -24,7 +24,7 @@ class Arena:
     """Runs a contest on one built engine: its model, executor and limits for all, a fresh cache for each run.
 
     `on_progress` hears of the heat in progress, `on_record` of each finished one. `make_calls` makes a run's prompts
-    from its seed, if not of common words.
+    from its seed, if not of common words. Runs that the `log` holds are not made again.
     """
 
     def __init__(
@@ -35,10 +35,12 @@ class Arena:
         make_calls: Callable[[int], CallMaker] | None = None,
         on_progress: Callable[[Heat, Progress], None] | None = None,
         on_record: Callable[[Heat, RunRecord, Score], None] | None = None,
+        log: RunLog | None = None,
     ) -> None:
         self._engine, self._contest = engine, contest
         self._make_calls = make_calls or (lambda salt: IdCalls.made_up(engine.tokenizer, salt))
         self._on_progress, self._on_record = on_progress, on_record
+        self._log = log
         self.standings = Standings()
 
     async def run(self) -> Standings:
@@ -47,13 +49,21 @@ class Arena:
         entrants = [policy for policy in contest.policies if self._can_run(policy)]
         heats = list(rounds(entrants, contest.factors, contest.repeats))
         try:
-            standings.base_rate = contest.base_rate or await self._measure_base()
+            standings.base_rate = contest.base_rate or await self._base_rate()
             for number, heat in enumerate(heats):
                 await self._hold(replace(heat, number=number + 1, num_heats=len(heats)))
         except asyncio.CancelledError:
             return standings
         standings.is_complete = True
         return standings
+
+    async def _base_rate(self) -> float:
+        if self._log is None:
+            return await self._measure_base()
+        if self._log.base_rate is None:
+            self._log.set_base(await self._measure_base())
+        assert self._log.base_rate is not None, "it was set"
+        return self._log.base_rate
 
     async def _measure_base(self) -> float:
         """What `vllm` sustains: all requests at once."""
@@ -64,11 +74,17 @@ class Arena:
         return sustained_rate(len(run.requests), run.steps)
 
     async def _hold(self, heat: Heat) -> None:
+        scores = self.standings.scores.setdefault((heat.factor, heat.policy), [])
+        if self._log is not None and (known := self._log.find(heat)) is not None:
+            scores.append(known)
+            return
         run = await self._run(heat, self.standings.base_rate * heat.factor)
         if not run.is_complete:
             raise asyncio.CancelledError
         figures = score(run)
-        self.standings.scores.setdefault((heat.factor, heat.policy), []).append(figures)
+        scores.append(figures)
+        if self._log is not None:
+            self._log.add(heat, figures)
         if self._on_record is not None:
             self._on_record(heat, run, figures)
 

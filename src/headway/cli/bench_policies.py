@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +32,15 @@ BaseRate = Annotated[
     typer.Option(help="Requests per second that count as 1.", show_default="measured first", rich_help_panel=_LOAD),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a request counts as failed.", min=1.0)]
+RunLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        help="Append finished runs to this file, and do not repeat those that it holds.",
+        show_default=False,
+        dir_okay=False,
+    ),
+]
 WorkloadSeed = Annotated[int, typer.Option("--seed", help="Seed of the workload.", rich_help_panel=_LOAD)]
 
 
@@ -59,12 +69,13 @@ def policies(
     executor: options.ExecutorName = None,
     threads: flags.Threads = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
-    max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,
-    max_model_len: flags.MaxModelLen = None,
+    max_num_batched_tokens: flags.MaxNumBatchedTokens = 2048,
+    max_model_len: flags.MaxModelLen = 2048,
     num_blocks: flags.NumBlocks = None,
     kv_cache_memory: flags.KvCacheMemory = None,
     host_memory: flags.HostMemory = None,
     prefix_cache: flags.PrefixCache = "hashed",
+    log: RunLog = None,
     as_json: flags.Json = False,
 ) -> int:
     """Run one mixed workload under all scheduling policies and compare what users would feel."""
@@ -86,6 +97,7 @@ def _run(given: dict[str, Any]) -> int:
             arena = Arena(
                 engine,
                 contest,
+                log=standing.open_log(given["log"], contest, engine),
                 on_progress=lambda heat, progress: screen.show(standing.heading(heat), progress),
                 on_record=lambda heat, _, score: screen.log(standing.line(heat, score)),
             )

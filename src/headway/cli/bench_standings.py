@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from headway.bench.contest import Contest, Heat, Standings
-from headway.bench.score import Score
+from headway.bench.logbook import Logbook
+from headway.bench.score import Score, spread
 from headway.bench.verdict import claims
 from headway.engine import Engine
 from headway.report import Grid
@@ -23,23 +26,31 @@ def grid(standings: Standings, factor: float) -> Grid:
         f"median of {num_runs}",
         columns=[
             "policy",
-            "tok/s",
+            *("tok/s", "± %"),
             *("TTFT P50", "P95", "P99 ms"),
-            *("ITL P50", "P99", "max ms"),
+            *("ITL P50", "P99", "± %", "max ms"),
             *("preempt.", "recomp.", "wasted", "failed"),
         ],
-        rows=[[policy, *_cells(score)] for policy, score in rows],
-        note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens.",
+        rows=[[policy, *_cells(score, standings.scores[factor, policy])] for policy, score in rows],
+        note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
+        "± is half of what lies between the least and the greatest of the runs.",
     )
 
 
-def _cells(score: Score) -> list[float]:
+def _cells(score: Score, runs: Sequence[Score]) -> list[float]:
     return [
-        score.output_throughput,
+        *(score.output_throughput, _range(runs, "output_throughput")),
         *(score.ttft_p50_ms, score.ttft_p95_ms, score.ttft_p99_ms),
-        *(score.itl_p50_ms, score.itl_p99_ms, score.itl_max_ms),
+        *(score.itl_p50_ms, score.itl_p99_ms, _range(runs, "itl_p99_ms"), score.itl_max_ms),
         *(score.num_preemptions, score.num_recomputed, score.num_wasted, score.num_failed),
     ]
+
+
+def _range(runs: Sequence[Score], name: str) -> float:
+    """Half the range of a figure, in percent of its middle."""
+    low, high = spread(runs, name)
+    centre = low + high
+    return 100.0 * (high - low) / centre if centre else 0.0
 
 
 def verdict(standings: Standings, factor: float) -> list[dict[str, Any]]:
@@ -72,6 +83,25 @@ def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str
             for factor in contest.factors
         ],
     }
+
+
+def open_log(path: Path | None, contest: Contest, engine: Engine) -> Logbook | None:
+    """The file of finished runs, which fits only the same model, limits, workload and settings; None without one."""
+    if path is None:
+        return None
+    config = engine.config
+    about = {
+        "model": engine.name,
+        "executor": config.executor,
+        "threads": engine.compute.threads,
+        "max_num_seqs": config.max_num_seqs,
+        "max_num_batched_tokens": config.max_num_batched_tokens,
+        "limits": asdict(engine.limits),
+        "base_rate": contest.base_rate,
+        "workload": asdict(contest.load),
+        "settings": {policy: dict(values) for policy, values in contest.settings.items()},
+    }
+    return Logbook(path, about)
 
 
 def heading(heat: Heat) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from headway.bench import Call, Closing, EngineTarget, IdCalls, Runner, RunPlan
 from headway.bench.contest import Contest, rounds
+from headway.bench.logbook import Logbook
 from headway.bench.mixed import MixedLoad
 from headway.bench.policies import Arena
 from headway.engine import EngineConfig, build_engine, with_policy
@@ -139,6 +140,30 @@ def test_an_interrupted_contest_keeps_its_finished_heats(engine):
     standings = asyncio.run(go())
     assert not standings.is_complete
     assert sum(len(scores) for scores in standings.scores.values()) == 3
+
+
+def test_a_contest_goes_on_where_its_log_ends(engine, tmp_path):
+    """Finished runs are not made again, and another contest's log is refused."""
+    load = MixedLoad(num_requests=4, prompt_median=10, prompt_p90=20, output_median=4, output_p90=8, context=200)
+    made = []
+
+    def go(policies, about):
+        arena = Arena(
+            engine,
+            Contest(policies=policies, load=load, factors=(1.0,), repeats=1),
+            make_calls=lambda salt: TinyCalls(),
+            on_record=lambda heat, *_: made.append(heat.policy),
+            log=Logbook(tmp_path / "runs.jsonl", about),
+        )
+        return asyncio.run(arena.run())
+
+    first = go(("vllm",), {"context": 200})
+    both = go(("vllm", "orca"), {"context": 200})
+    assert made == ["vllm", "orca"]
+    assert both.base_rate == first.base_rate
+    assert both.scores[1.0, "vllm"] == first.scores[1.0, "vllm"]
+    with pytest.raises(BadSetting, match="another model, workload or setting"):
+        go(("vllm",), {"context": 100})
 
 
 def test_each_round_begins_with_another_policy():

@@ -1,0 +1,78 @@
+"""A contest's finished runs in a file, so that a long one can be made in pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from headway.bench.contest import Heat
+from headway.bench.score import Score
+from headway.errors import BadSetting
+
+
+class Logbook:
+    """JSON lines: what the contest is about, what `vllm` sustains, and a line for each finished run.
+
+    `about` is what must be the same for runs to be comparable. Lines are written when a run ends, so that an
+    interruption costs the run under way and nothing else.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, object]) -> None:
+        """Read what is there. Raises `BadSetting` for a file that is no logbook, or another contest's."""
+        self._path = path
+        self.base_rate: float | None = None
+        self._scores: dict[tuple[str, float, int], Score] = {}
+        lines = self._read()
+        if not lines:
+            self._append({"about": dict(about)})
+            return
+        if lines[0].get("about") != json.loads(json.dumps(dict(about))):
+            raise BadSetting(f"{path} holds runs of another model, workload or setting; name another file")
+        for line in lines[1:]:
+            self._take(line)
+
+    def find(self, heat: Heat) -> Score | None:
+        """The score of a run that was made before."""
+        return self._scores.get((heat.policy, heat.factor, heat.repeat))
+
+    def add(self, heat: Heat, score: Score) -> None:
+        """A run has ended."""
+        self._append({"policy": heat.policy, "factor": heat.factor, "repeat": heat.repeat, "score": asdict(score)})
+
+    def set_base(self, rate: float) -> None:
+        """Keep what `vllm` sustains, in requests per second: all runs are at multiples of it."""
+        self.base_rate = rate
+        self._append({"base_rate": rate})
+
+    def _take(self, line: Mapping[str, object]) -> None:
+        try:
+            if "base_rate" in line:
+                self.base_rate = float(str(line["base_rate"]))
+                return
+            given = line["score"]
+            assert isinstance(given, dict)
+            score = Score(**{entry.name: given[entry.name] for entry in fields(Score)})
+            self._scores[str(line["policy"]), float(str(line["factor"])), int(str(line["repeat"]))] = score
+        except (KeyError, ValueError, AssertionError) as error:
+            raise BadSetting(f"{self._path} has a line that is no finished run: {error}") from None
+
+    def _read(self) -> list[dict[str, object]]:
+        if not self._path.exists():
+            return []
+        try:
+            texts = self._path.read_text(encoding="utf-8").splitlines()
+            lines = [json.loads(text) for text in texts if text.strip()]
+        except (OSError, ValueError) as error:
+            raise BadSetting(f"cannot read {self._path} as a log of runs: {error}") from None
+        if not all(isinstance(line, dict) for line in lines):
+            raise BadSetting(f"{self._path} is no log of runs: each line must be an object")
+        return lines
+
+    def _append(self, line: Mapping[str, object]) -> None:
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise BadSetting(f"cannot write {self._path}: {error.strerror}") from None

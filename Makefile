@@ -12,18 +12,22 @@ STAMPS := $(VENV)/stamps
 SOURCES := pyproject.toml LICENSE $(shell find src native -name __pycache__ -prune -o -name '*.so' -o -print 2>/dev/null)
 
 # Tests run against the built wheel: no PYTHONPATH, and --installed fails the run if `headway` comes from src.
-PYTEST := env -u PYTHONPATH $(BIN)/python -m pytest --installed
+# What pytest compiles is kept, whatever the environment says: the next run then starts ten seconds sooner.
+PYTEST := env -u PYTHONPATH -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --installed
 
 # Two workers share the test files: what one waits for, the other computes. JOBS=0 runs in one process.
 JOBS   ?= 2
 SPREAD := -n $(JOBS) --dist loadfile
 
+# In CI a compiler's warning is an error; elsewhere a newer compiler may know more of them.
+WERROR := $(if $(filter true,$(CI)),-C cmake.define.HEADWAY_WERROR=ON)
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve test test-fast test-full check sanitize format dev wheel clean
+.PHONY: help serve test test-fast test-full check sanitize emulate cross-aarch64 quality format dev wheel clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(STAMPS)/package  ## install, fetch the default model once, serve it (ARGS= flags of `headway serve`)
 	$(BIN)/headway serve $(ARGS)
@@ -43,14 +47,46 @@ check: $(STAMPS)/package $(STAMPS)/dev  ## format, lint, types, architecture
 	$(BIN)/mypy
 	$(PYTEST) -q tests/test_architecture.py
 
-sanitize: $(STAMPS)/build  ## the compiled executor under the address, undefined-behaviour and thread sanitizers
+COMMA := ,
+# A second copy of the package, its module built with other options: $(call package_with,FOLDER,OPTIONS)
+package_with = $(BIN)/python -m pip install -q --no-deps --no-build-isolation --upgrade --target $(1)/package \
+  -C build-dir=$(1)/module -C cmake.define.HEADWAY_WERROR=ON $(2) .
+driver = PATH="$(abspath $(BIN)):$$PATH" cmake -S native -B $(1) -DHEADWAY_DRIVER=ON -DHEADWAY_WERROR=ON $(2) >/dev/null && \
+  PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel 2 >/dev/null
+NATIVE_TESTS := tests/parity tests/property/test_native_bits.py tests/property/test_native_face.py
+
+sanitize: $(STAMPS)/build $(STAMPS)/dev  ## native tests under the address, undefined-behaviour and thread sanitizers
 	@for kind in address,undefined thread; do \
-	  echo "building with -fsanitize=$$kind ..."; \
-	  PATH="$(abspath $(BIN)):$$PATH" cmake -S native -B build/sanitize-$$kind -DCMAKE_BUILD_TYPE=Debug \
-	    -DHEADWAY_SANITIZE=$$kind -DHEADWAY_WERROR=ON >/dev/null && \
-	  PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitize-$$kind --parallel >/dev/null && \
+	  echo "building the driver with -fsanitize=$$kind ..."; \
+	  $(call driver,build/sanitize-$$kind,-DCMAKE_BUILD_TYPE=Debug -DHEADWAY_SANITIZE=$$kind) && \
 	  build/sanitize-$$kind/headway_driver || exit 1; \
 	done
+	@echo "building the module with -fsanitize=address,undefined ..."
+	@$(call package_with,build/sanitize,-C cmake.build-type=Debug -C cmake.define.HEADWAY_SANITIZE=address$(COMMA)undefined)
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8000 \
+	  PYTHONPATH=build/sanitize/package $(BIN)/python -m pytest --installed -q -p no:cacheprovider \
+	  -m "native and not model and not slow" $(NATIVE_TESTS)
+
+emulate: $(STAMPS)/build $(STAMPS)/dev  ## the AVX-512 kernel sets by AVX2 stand-ins: native tests and quality
+	@echo "building the module with stand-ins for AVX-512 ..."
+	@$(call package_with,build/emulate,-C cmake.define.HEADWAY_EMULATE_AVX512=ON)
+	PYTHONPATH=build/emulate/package $(BIN)/python -m pytest --installed -q -p no:cacheprovider \
+	  -m "not slow" $(NATIVE_TESTS)
+
+quality: $(STAMPS)/package  ## what quantisation costs, by eight windows of each text; fails where a promise is broken
+	$(BIN)/python benchmarks/quality.py --check $(ARGS)
+
+AARCH64_ROOT ?= /usr/aarch64-linux-gnu
+
+cross-aarch64: $(STAMPS)/build  ## build the compiled core for aarch64 and run its driver there, by qemu
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || { \
+	  echo "cross-aarch64 needs a cross compiler and an emulator, and $$tool is not there." >&2; \
+	  echo "Debian and Ubuntu: apt install g++-aarch64-linux-gnu qemu-user" >&2; exit 2; }; done
+	@echo "building the driver for aarch64 ..."
+	@$(call driver,build/cross-aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
+	qemu-aarch64 -L $(AARCH64_ROOT) build/cross-aarch64/headway_driver
 
 format: $(STAMPS)/dev  ## rewrite the code in the project's format and apply safe lint fixes
 	$(BIN)/ruff format
@@ -103,5 +139,5 @@ $(STAMPS)/dev: pyproject.toml $(STAMPS)/runtime
 
 $(STAMPS)/package: $(SOURCES) $(STAMPS)/build $(STAMPS)/runtime
 	@echo "building and installing headway ..."
-	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation --force-reinstall .
+	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation --force-reinstall $(WERROR) .
 	@touch $@

@@ -172,7 +172,10 @@ class Admission:
         limit_s = self.limits.ttft_limit_ms / 1000.0
         if limit_s and predicted_s is not None and predicted_s > limit_s and self.backlog.queued().num_requests:
             reason = f"its first token is predicted in {predicted_s:.3g} s, limit {limit_s:g} s"
-            return _Refusal(Cause.SLO, reason, predicted_s - limit_s)
+            # Others wait for room too, so no less than what it takes until there is room for one like this again.
+            rate = self.backlog.token_rate(request.tier)
+            wait_s = max(predicted_s - limit_s, request.num_prompt / rate if rate else 0.0)
+            return _Refusal(Cause.SLO, reason, wait_s)
         verdict = self.guardrails.verdict(request, self.backlog.request_rate(request.tier), now_s)
         return None if verdict is None else _Refusal(Cause.SLO, verdict.reason, verdict.retry_after_s)
 

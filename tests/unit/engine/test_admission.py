@@ -102,6 +102,14 @@ def test_a_late_first_token_is_refused_for_the_promise_to_all():
     assert (error.cause, error.retry_after_s) == ("slo", pytest.approx(2.0))
 
 
+def test_nobody_is_called_back_before_there_is_room_for_one_like_it():
+    """A little above the limit, with a prompt of 4 s: room for it comes every 4 s, and others want it too."""
+    admission = an_admission(ttft_limit_ms=3900)
+    measure(admission, 100)
+    admission.admit(ask("a", 10), 0.0)
+    assert refused(admission, ask("b", 400)).retry_after_s == pytest.approx(4.0)
+
+
 def test_a_deadline_that_cannot_be_met_is_refused_at_once():
     """Neither the whole answer's nor the first token's; one that can be met is let in."""
     admission = an_admission()

@@ -10,6 +10,7 @@ from headway.sched.parts.fairness import VirtualCounters
 from headway.sched.parts.lengths import OutputLengths
 from headway.sched.parts.meter import StepMeter, add_load
 from headway.sched.parts.prompts import PromptPass, PromptRules, resume_swapped
+from headway.sched.parts.putoff import PutOff
 from headway.sched.parts.shortage import relieve
 from headway.sched.parts.siblings import PrefixesUnderway
 from headway.sched.parts.standing import Rank, ranking
@@ -22,6 +23,7 @@ __all__ = [
     "PrefixesUnderway",
     "PromptPass",
     "PromptRules",
+    "PutOff",
     "Rank",
     "StepLoad",
     "StepMeter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.core import Sequence
 from headway.sched.parts.steptime import StepLoad, StepTimeModel
 
 TILE = 16
@@ -12,37 +13,40 @@ _MISS_SHARE = 0.01
 _STEP_UP = 0.05
 _MOST_MARGIN = 4.0
 _GROWTH = 1.25
+_MOST_ROOM = 1 << 30
 
 
 class BudgetController:
-    """How many prefill tokens may join a step's decodes.
+    """How many prefill tokens may join a step's decodes, counted as tokens that read no context.
 
     With a target: as many as keep the predicted step time × margin within it. The margin follows misses so
     that about one step in a hundred exceeds the target: up by `_STEP_UP` at a miss, down by a hundredth of
     that otherwise (stochastic quantile tracking), within [1, `_MOST_MARGIN`]. Without a target, or where nobody
-    decodes: as few as reach `efficiency` of the machine's greatest tokens per second, since more would only delay
-    the decodes, and whoever comes during the step.
+    decodes: as many as it takes for the fixed cost of a step to be 1 - `efficiency` of it, since more would gain
+    next to nothing and delay the decodes, and whoever comes during the step. A token that reads context counts as
+    1 + context × `context_price`: late chunks of long prompts are smaller, not slower.
     The budget falls at once and grows by a quarter or a `TILE` a step (hysteresis), in multiples of `TILE`.
     """
 
-    def __init__(self, target_s: float | None, efficiency: float, most_tokens: int) -> None:
+    def __init__(self, target_s: float | None, most_tokens: int) -> None:
         self._target_s = target_s
-        self._efficiency = efficiency
+        self._efficiency = 1.0
         self._most = most_tokens
         self._last = min(most_tokens, 128)
         self._margin = 1.0
         self.model = StepTimeModel()
 
-    def budget(self, decodes: StepLoad, context_per_token: float) -> int:
-        """Prefill tokens for this step; `context_per_token` is what each of them reads on average."""
-        if not decodes.num_seqs:
-            return min(self._most, max(LEAST_TOKENS, self._efficient())) if self.model.is_ready else self._most
+    def budget(self, decodes: StepLoad, efficiency: float) -> int:
+        """Prefill tokens for this step; where context has a price, they may be more than a step can have."""
+        self._efficiency = efficiency
         if not self.model.is_ready:
-            return self._last
-        wanted = self._wanted(decodes, context_per_token)
-        wanted = min(wanted, max(self._last + TILE, int(self._last * _GROWTH)))
+            return self._last if decodes.num_seqs else self._most
+        most = _MOST_ROOM if self.context_price else self._most
+        if not decodes.num_seqs:
+            return min(most, max(LEAST_TOKENS, self._efficient(decodes)))
+        wanted = min(self._wanted(decodes), max(self._last + TILE, int(self._last * _GROWTH)))
         wanted = max(LEAST_TOKENS, wanted - wanted % TILE)
-        self._last = min(wanted, self._most)
+        self._last = min(wanted, most)
         return self._last
 
     def observe(self, load: StepLoad, seconds: float, *, num_decodes: int) -> None:
@@ -52,10 +56,22 @@ class BudgetController:
             change = _STEP_UP if seconds > self._target_s else -_STEP_UP * _MISS_SHARE
             self._margin = min(_MOST_MARGIN, max(1.0, self._margin * (1.0 + change)))
 
-    def _wanted(self, decodes: StepLoad, context_per_token: float) -> int:
-        if self._target_s is None:
-            return max(0, self._efficient() - decodes.num_tokens)
-        return self.model.tokens_within(self._target_s / self._margin, decodes, context_per_token)
+    @property
+    def context_price(self) -> float:
+        """How many tokens without context cost as much as reading one token of context; 0 where that is unknown."""
+        is_off = self._target_s is None and self._efficiency >= 1.0
+        return self.model.context_price if self.model.is_ready and not is_off else 0.0
 
-    def _efficient(self) -> int:
-        return self.model.efficient_tokens(self._efficiency)
+    def price_s(self, seq: Sequence) -> float:
+        """Seconds of prefill that a sequence still adds to steps; 0 where that is unknown."""
+        if not self.model.is_ready:
+            return 0.0
+        return self.model.prefill_s(seq.num_pending, seq.num_tokens - seq.num_pending)
+
+    def _wanted(self, decodes: StepLoad) -> int:
+        if self._target_s is None:
+            return self._efficient(decodes)
+        return self.model.tokens_within(self._target_s / self._margin, decodes)
+
+    def _efficient(self, decodes: StepLoad) -> int:
+        return self.model.tokens_within(self.model.efficient_s(self._efficiency), decodes)

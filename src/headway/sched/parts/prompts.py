@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,10 +16,17 @@ from headway.sched.parts.siblings import PrefixesUnderway
 from headway.sched.parts.standing import Rank, Turns
 from headway.sched.view import View
 
+KEPT = 16
+"""One token in so many goes to the first in rank, whoever passes it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRules:
-    """What the prefill pass keeps to; a part that is None or 0 is switched off."""
+    """What the prefill pass keeps to; a part that is None or 0 is switched off.
+
+    `room` is what may be spent in tokens without context; one that reads context costs 1 + context × `context_price`.
+    `put_off` are ids of requests that their tenant's others pass.
+    """
 
     rank: Rank
     counters: VirtualCounters | None
@@ -28,6 +36,9 @@ class PromptRules:
     chunk_cap: int
     num_spare_blocks: int
     may_admit: bool
+    room: int
+    context_price: float
+    put_off: frozenset[str]
 
 
 class PromptPass:
@@ -36,7 +47,8 @@ class PromptPass:
     While a long prompt is under way, short ones need not wait for its end. Those of other tenants go first, while
     their tenant is not ahead of the least served by more than twice that prompt's charge: once for the prompt itself,
     which is charged whole when it begins, and once for a burst; such a step is kept short. Those of its own tenant get
-    half of what is left; the rest goes to everyone, so that it always moves.
+    half of what is left; the rest goes to everyone, so that it always moves. Those that are put off get what is left,
+    and the `KEPT`th part while they are the first in rank.
     """
 
     def __init__(self, view: View, plan: StepPlan, budget: Budget, prompts: list[Sequence], rules: PromptRules) -> None:
@@ -45,6 +57,7 @@ class PromptPass:
         self._plan = plan
         self._budget = budget
         self._rules = rules
+        self._room = rules.room if rules.context_price else min(rules.room, budget.num_tokens)
         gone = {entry.seq.id for entry in plan.preemptions}
         started = [seq for seq in prompts if seq.id not in gone]
         self._started = sorted(started, key=rules.rank)
@@ -57,40 +70,50 @@ class PromptPass:
 
     def run(self) -> None:
         """Fill the budget."""
-        whole = self._budget.num_tokens
-        if whole <= 0:
+        whole = self._room
+        if not self._is_open:
             self._plan.limit = Hold.TOKENS
             return
         if self._long:
             if self._rules.counters is not None:
                 self._fill(self._may_pass)
                 self._end_soon(whole)
-            rest = self._budget.num_tokens - self._budget.num_tokens // 2
-            self._budget.num_tokens -= rest
-            self._fill(self._is_own_short)
-            self._budget.num_tokens += rest
+            self._fill_all_but(self._room - self._room // 2, self._is_own_short)
+        if self._rules.put_off:
+            self._fill_all_but(-(-self._room // KEPT), self._is_on_time)
         self._fill(_anyone)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether anything is left of the budget."""
+        return self._room > 0 and self._budget.num_tokens > 0
 
     def _end_soon(self, whole: int) -> None:
         """Where somebody passed, the step is cut to half of the budget: a first token comes at a step's end.
 
         No shorter, or a stream of very short prompts would cost throughput; and a tile is always left for the others.
         """
-        num_passed = whole - self._budget.num_tokens
+        num_passed = whole - self._room
         if num_passed:
-            self._budget.num_tokens = min(self._budget.num_tokens, max(LEAST_TOKENS, whole // 2 - num_passed))
+            self._room = min(self._room, max(LEAST_TOKENS, whole // 2 - num_passed))
+
+    def _fill_all_but(self, kept: int, wants: Callable[[Sequence], bool]) -> None:
+        """Fill the room, less `kept`, with those who are wanted."""
+        self._room -= kept
+        self._fill(wants)
+        self._room += kept
 
     def _fill(self, wants: Callable[[Sequence], bool]) -> None:
         for seq in self._started:
-            if seq.id not in self._granted and wants(seq) and self._budget.num_tokens > 0:
-                num = min(capped(seq.num_pending, self._rules.chunk_cap), self._budget.num_tokens)
+            if seq.id not in self._granted and wants(seq) and self._is_open:
+                num = self._affordable(seq, seq.num_pending)
                 if self._view.ledger.take(seq, num):
                     self._grant(seq, num)
-        if self._budget.num_tokens > 0 and self._budget.num_seqs > 0:
+        if self._is_open and self._budget.num_seqs > 0:
             self._plan.limit = None if self._rules.may_admit else Hold.KV
             if self._rules.may_admit:
                 self._admit(wants)
-        if self._budget.num_tokens <= 0:
+        if not self._is_open:
             self._plan.limit = Hold.TOKENS
         elif self._budget.num_seqs <= 0:
             self._plan.limit = Hold.SEQUENCES
@@ -102,7 +125,7 @@ class PromptPass:
         """
         rules, budget = self._rules, self._budget
         turns = Turns((seq for seq in self._view.waiting if seq.id not in self._granted), rules.rank, rules.counters)
-        while budget.num_tokens > 0 and (seq := turns.take()) is not None:
+        while self._is_open and (seq := turns.take()) is not None:
             if not wants(seq):
                 continue
             if self._had_better_wait(seq):
@@ -121,7 +144,7 @@ class PromptPass:
         rules, ledger = self._rules, self._view.ledger
         if rules.gate is not None and not rules.gate.admits(seq):
             return False
-        num = min(capped(ledger.num_pending(seq), rules.chunk_cap), self._budget.num_tokens)
+        num = self._affordable(seq, ledger.num_pending(seq))
         if not ledger.take(seq, num):
             return False
         if ledger.num_free < rules.num_spare_blocks and (self._view.running or self._plan.grants):
@@ -148,6 +171,16 @@ class PromptPass:
     def _grant(self, seq: Sequence, num: int) -> None:
         self._granted.add(seq.id)
         grant(self._plan, self._budget, seq, num)
+        self._room -= math.ceil(num * self._price(seq.num_tokens - seq.num_pending, num))
+
+    def _affordable(self, seq: Sequence, num_pending: int) -> int:
+        """Tokens of a prompt that the room and the caps leave it; one at least."""
+        num = min(capped(num_pending, self._rules.chunk_cap), self._budget.num_tokens)
+        return min(num, max(1, int(self._room / self._price(seq.num_tokens - num_pending, min(num, self._room)))))
+
+    def _price(self, start: int, num: int) -> float:
+        """What a token costs on average, of `num` behind `start`."""
+        return 1.0 + self._rules.context_price * (start + 0.5 * num)
 
     def _had_better_wait(self, seq: Sequence) -> bool:
         underway = self._rules.underway
@@ -169,21 +202,29 @@ class PromptPass:
         is_own = self._rules.counters is None or any(tenant == long.request.tenant for long in self._long)
         return is_own and self._is_short(seq)
 
+    def _is_on_time(self, seq: Sequence) -> bool:
+        return seq.request.id not in self._rules.put_off
+
     def _is_short(self, seq: Sequence) -> bool:
         return not self._rules.short_tokens or (
             seq.num_pending <= self._rules.short_tokens and seq.id not in self._long_ids
         )
 
 
-def resume_swapped(view: View, plan: StepPlan, budget: Budget, rank: Rank) -> None:
-    """Swapped sequences come back in order of rank, decodes and prompts alike; the first that does not fit ends it."""
+def resume_swapped(view: View, plan: StepPlan, budget: Budget, rank: Rank, room: int) -> int:
+    """Swapped sequences come back in order of rank, decodes and prompts alike; the first that does not fit ends it.
+
+    Returns what they leave of the room for prefill.
+    """
     for seq in sorted(view.swapped, key=rank):
-        num = min(seq.num_pending, budget.num_tokens)
+        num = min(seq.num_pending, budget.num_tokens, room)
         if num <= 0 or budget.num_seqs < seq.num_branches or not view.ledger.take_swap_in(seq, num):
-            return
+            break
         budget.num_seqs -= seq.num_branches
+        room -= num
         plan.swap_ins.append(seq)
         grant(plan, budget, seq, num)
+    return room
 
 
 def _anyone(_: Sequence) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 NUM_TERMS = 4
@@ -9,6 +10,8 @@ FORGETTING = 0.995
 MIN_STEPS = 16
 _RIDGE = 1e-6
 _SWEEPS = 12
+_MOST_TOKENS = 1 << 30
+_MOST_PRICE = 0.1
 
 
 @dataclass(slots=True)
@@ -66,23 +69,27 @@ class StepTimeModel:
         """Expected seconds of a step."""
         return sum(factor * term for factor, term in zip(self._coefficients, load.terms(), strict=True))
 
-    def tokens_within(self, seconds: float, base: StepLoad, context_per_token: float) -> int:
-        """Most tokens that can join `base` so that the step stays within `seconds`; each reads so much context."""
-        per_token = self._coefficients[1] + self._coefficients[2] * context_per_token / 1000.0
-        spare = seconds - self.predict(base)
+    def tokens_within(self, seconds: float, base: StepLoad) -> int:
+        """Most tokens without context that can join `base` so that the step stays within `seconds`."""
+        spare, per_token = seconds - self.predict(base), self._coefficients[1]
         if spare <= 0:
             return 0
-        return int(spare / per_token) if per_token > 0 else 1 << 30
+        return int(min(spare / per_token, _MOST_TOKENS)) if per_token > 0 else _MOST_TOKENS
 
-    def efficient_tokens(self, share: float) -> int:
-        """Fewest tokens of a step at which its tokens per second reach `share` of the most that is possible.
+    def efficient_s(self, share: float) -> float:
+        """The step of which 1 - `share` is the cost of any step at all, in seconds; a share of 1 is never reached."""
+        return self._coefficients[0] / (1.0 - share) if share < 1.0 else math.inf
 
-        The most itself (a share of 1) is reached by no finite step.
-        """
-        fixed, per_token = self._coefficients[:2]
-        if share >= 1.0 or per_token <= 0:
-            return 1 << 30
-        return int(fixed / per_token * share / (1.0 - share)) + 1
+    @property
+    def context_price(self) -> float:
+        """Reading one token of context in tokens that read none."""
+        _, per_token, per_thousand, _ = self._coefficients
+        return min(_MOST_PRICE, per_thousand / 1000.0 / per_token) if per_token > 0 else 0.0
+
+    def prefill_s(self, num_tokens: int, start: int) -> float:
+        """Seconds that so many tokens of one prompt add to steps, behind `start` that were computed before."""
+        _, per_token, per_thousand, _ = self._coefficients
+        return num_tokens * (per_token + per_thousand / 1000.0 * (start + 0.5 * num_tokens))
 
     def _solve(self) -> None:
         found = self._coefficients

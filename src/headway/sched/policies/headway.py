@@ -14,6 +14,7 @@ from headway.sched.parts import (
     PrefixesUnderway,
     PromptPass,
     PromptRules,
+    PutOff,
     Rank,
     StepLoad,
     StepMeter,
@@ -37,27 +38,26 @@ class HeadwayParams:
     long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
     kv_cache_utilization_limit: float = param(1.0, "share of the blocks that admission may plan to fill")
     itl_target_ms: float = param(0.0, "P99 inter-token latency to keep; 0 = smallest steps at full throughput")
-    efficiency: float = param(
-        0.9, "share of the greatest throughput that steps must reach without a target; 1 = part off"
-    )
+    efficiency: float = param(0.975, "without a target, a step's share that is not its fixed cost; 1 = part off")
+    shared_efficiency: float = param(0.9, "the same once several tenants have come: shorter steps, less in their way")
     overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")
     age_s: float = param(10.0, "seconds of waiting that outweigh one service tier and any priority; 0 = no ageing")
     short_prompt_tokens: int = param(256, "prompts up to this have a lane of their own beside long ones; 0 = off")
+    put_off_share: float = param(0.045, "share of requests, the longest prompts, put off in an overload; 0 = part off")
     prefix_wait: bool = param(True, "a request whose prefix is being computed waits for it")
     shortage_by_cost: bool = param(True, "victim and method by cost; without it, recompute the youngest")
 
     def __post_init__(self) -> None:
         """Check the bounds."""
-        at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)
-        at_least("max_num_seqs", self.max_num_seqs, 1)
+        for name in ("max_num_batched_tokens", "max_num_seqs"):
+            at_least(name, getattr(self, name), 1)
         for name in ("max_num_prefill_tokens", "long_prefill_token_threshold", "short_prompt_tokens"):
             at_least(name, getattr(self, name), 0)
-        between("kv_cache_utilization_limit", self.kv_cache_utilization_limit, 0.05, 1.0)
-        between("itl_target_ms", self.itl_target_ms, 0.0, 1e6)
-        between("efficiency", self.efficiency, 0.1, 1.0)
-        between("overflow", self.overflow, 0.0, 0.5)
-        between("age_s", self.age_s, 0.0, 1e6)
+        for name, most in (("itl_target_ms", 1e6), ("age_s", 1e6), ("overflow", 0.5), ("put_off_share", 0.5)):
+            between(name, getattr(self, name), 0.0, most)
+        for name, least in (("kv_cache_utilization_limit", 0.05), ("efficiency", 0.1), ("shared_efficiency", 0.1)):
+            between(name, getattr(self, name), least, 1.0)
 
 
 class Headway(Policy):
@@ -75,11 +75,11 @@ class Headway(Policy):
 
     def __init__(self, params: HeadwayParams) -> None:
         self._params = params
-        target_s = params.itl_target_ms / 1000.0 or None
-        self._controller = BudgetController(target_s, params.efficiency, params.max_num_batched_tokens)
+        self._controller = BudgetController(params.itl_target_ms / 1000.0 or None, params.max_num_batched_tokens)
         self.meter = StepMeter(self._controller)
         self.counters = VirtualCounters(recompute_cost=1.0) if params.fair else None
         self.lengths = OutputLengths()
+        self.put_off = PutOff(params.put_off_share, params.age_s)
         self.honours_weight = params.fair
 
     def limits(self) -> PlanLimits:
@@ -90,13 +90,12 @@ class Headway(Policy):
         """Count service, learn output lengths, time steps."""
         if self.counters is not None:
             self.counters.on_event(event)
+        self.put_off.on_event(event)
         match event:
             case StepRecord():
                 self.meter.measured(event)
             case Finished(request, FinishReason.STOP | FinishReason.LENGTH, num_output, _, _):
                 self.lengths.learn(request, num_output // request.params.n)
-            case _:
-                pass
 
     def adopt(self, old: Policy) -> bool:
         """Other parameters, the same knowledge of tenants, lengths and step times."""
@@ -116,14 +115,14 @@ class Headway(Policy):
         budget = Budget.of(view, params.max_num_batched_tokens, params.max_num_seqs)
         rank = ranking(view.now_s, params.age_s)
         prompts = self._decodes(view, plan, budget, rank)
-        num_decodes = len(plan.grants)
-        load = add_load(StepLoad(), plan.grants)
-        num_prefill = self._controller.budget(load, load.num_context / max(1, load.num_seqs))
-        budget.num_tokens = min(budget.num_tokens, num_prefill, params.max_num_prefill_tokens or NO_LIMIT)
+        num_decodes, load = len(plan.grants), add_load(StepLoad(), plan.grants)
+        budget.num_tokens = min(budget.num_tokens, params.max_num_prefill_tokens or NO_LIMIT)
+        is_alone = self.counters is None or len(self.counters.tenants) < 2
+        room = self._controller.budget(load, params.efficiency if is_alone else params.shared_efficiency)
         if not plan.preemptions:
-            resume_swapped(view, plan, budget, rank)
+            room = resume_swapped(view, plan, budget, rank, room)
         if prompts or view.waiting:
-            PromptPass(view, plan, budget, prompts, self._rules(view, plan, prompts, rank)).run()
+            PromptPass(view, plan, budget, prompts, self._rules(view, plan, prompts, rank, room)).run()
         if not plan.grants and not plan.preemptions:
             self._give_way(view, plan, rank)  # nobody can move: prompts under way hold all the memory
         self.meter.planned(view.step, plan, add_load(load, plan.grants[num_decodes:]), num_decodes)
@@ -151,9 +150,8 @@ class Headway(Policy):
                     break
         return prompts
 
-    def _rules(self, view: View, plan: StepPlan, prompts: list[Sequence], rank: Rank) -> PromptRules:
-        params, num_blocks = self._params, view.ledger.num_blocks
-        limit = params.kv_cache_utilization_limit
+    def _rules(self, view: View, plan: StepPlan, prompts: list[Sequence], rank: Rank, room: int) -> PromptRules:
+        params, num_blocks, limit = self._params, view.ledger.num_blocks, self._params.kv_cache_utilization_limit
         gate = None
         if params.overflow and view.waiting:
             gate = PeakGate(self.lengths, view.running, num_blocks * view.ledger.block_size * limit, params.overflow)
@@ -166,6 +164,9 @@ class Headway(Policy):
             chunk_cap=params.long_prefill_token_threshold,
             num_spare_blocks=int((1.0 - limit) * num_blocks),
             may_admit=not plan.preemptions and len(plan.swap_ins) == len(view.swapped),
+            room=room,
+            context_price=self._controller.context_price,
+            put_off=self.put_off.choose([*prompts, *view.waiting], self._controller.price_s, view.now_s),
         )
 
     def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:

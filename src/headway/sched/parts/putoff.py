@@ -1,0 +1,75 @@
+"""Whom to let wait when prompts queue up, so that all others start in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from headway.core import Arrived, Event, Finished, Rejected, Sequence
+
+AFTER_S = 3.0
+"""Seconds of prefill in the queue from which on somebody is put off."""
+
+MOST_CREDIT = 10.0
+"""How many may be put off at once after a long time in which nobody was."""
+
+NUM_AGES = 6
+"""Put off for so many times `age_s` at most."""
+
+
+class PutOff:
+    """The longest prompts of an overloaded queue, at most `share` of all requests.
+
+    In an overload somebody waits, whatever the order. Taking turns by arrival, everybody does; here it is the few
+    whose prompts are the most work, since each of them makes room for many others (as eager relegation in QoServe,
+    but by size, and for a bounded time). Each arrival earns `share` of a request to be put off. Nobody is put off
+    in favour of another tenant or of a lower class, nor who was promised a time.
+    """
+
+    def __init__(self, share: float, age_s: float) -> None:
+        self._share = share
+        self._most_s = NUM_AGES * age_s or float("inf")
+        self._credit = 0.0
+        self._chosen: set[str] = set()
+
+    def on_event(self, event: Event) -> None:
+        """Earn with arrivals; forget those who have left."""
+        match event:
+            case Arrived():
+                self._credit = min(MOST_CREDIT, self._credit + self._share)
+            case Finished(request=request) | Rejected(request=request):
+                self._chosen.discard(request.id)
+            case _:
+                pass
+
+    def choose(
+        self, prompts: Collection[Sequence], price_s: Callable[[Sequence], float], now_s: float
+    ) -> frozenset[str]:
+        """Ids of the requests that are put off in this step; `price_s` is what a sequence's prefill will take."""
+        if not self._share or len({seq.request.tenant for seq in prompts}) != 1:
+            return frozenset()
+        costs = {seq.id: price_s(seq) for seq in prompts if seq.request.id not in self._chosen}
+        left_s = sum(costs.values())
+        if left_s > AFTER_S and self._credit >= 1.0:
+            lowest = max(_class_of(seq) for seq in prompts)
+            able = [
+                seq for seq in prompts if seq.id in costs and self._may_wait(seq, now_s) and _class_of(seq) == lowest
+            ]
+            for seq in sorted(able, key=lambda seq: -costs[seq.id]):
+                if left_s <= AFTER_S or self._credit < 1.0:
+                    break
+                self._chosen.add(seq.request.id)
+                self._credit -= 1.0
+                left_s -= costs[seq.id]
+        return frozenset(
+            seq.request.id for seq in prompts if seq.request.id in self._chosen and self._may_wait(seq, now_s)
+        )
+
+    def _may_wait(self, seq: Sequence, now_s: float) -> bool:
+        """Whether nobody promised it a time, and it has not waited for too long."""
+        request = seq.request
+        is_promised = request.deadline_s is not None or request.ttft_s is not None or seq.num_output > 0
+        return not is_promised and now_s - request.arrival_s < self._most_s
+
+
+def _class_of(seq: Sequence) -> tuple[int, int]:
+    return seq.request.tier, seq.request.priority

@@ -1,0 +1,59 @@
+"""Who is put off when prompts queue up."""
+
+from headway.core import Arrived, Finished, FinishReason, Request, Sequence
+from headway.sched.parts.putoff import AFTER_S, MOST_CREDIT, NUM_AGES, PutOff
+
+
+def seq(name, prompt, **own):
+    return Sequence(Request(id=name, prompt_ids=tuple(range(prompt)), max_output=4, **{"arrival_s": 0.0, **own}))
+
+
+def after(num_arrivals, share=0.05, age_s=10.0):
+    """One that has seen so many requests come."""
+    part = PutOff(share, age_s)
+    for number in range(num_arrivals):
+        part.on_event(Arrived(seq(f"old{number}", 1).request, 0.0))
+    return part
+
+
+def price_s(one):
+    """100 tokens a second."""
+    return one.num_pending / 100
+
+
+def test_the_longest_go_until_the_rest_is_in_time():
+    """No more than it takes, and no more than the share of all requests."""
+    queue = [seq("a", 90), seq("b", 400), seq("c", 150), seq("d", 200)]
+    assert sum(map(price_s, queue)) > AFTER_S
+    assert after(1000).choose(queue, price_s, 1.0) == {"b", "d"}
+    assert after(21).choose(queue, price_s, 1.0) == {"b"}
+    assert not after(19).choose(queue, price_s, 1.0)
+    assert not after(1000).choose(queue[:1], price_s, 1.0)
+    assert not after(1000, share=0.0).choose(queue, price_s, 1.0)
+
+
+def test_a_long_quiet_time_earns_a_bounded_number():
+    """However many came before, a burst does not put everybody off."""
+    queue = [seq(f"r{number}", 500 + number) for number in range(50)]
+    assert len(after(100_000).choose(queue, price_s, 1.0)) == MOST_CREDIT
+
+
+def test_it_ends():
+    """Put off until it has waited `NUM_AGES` × `age_s`; what has left is forgotten."""
+    part = after(1000)
+    queue = [seq("a", 90), seq("b", 900)]
+    assert part.choose(queue, price_s, 1.0) == {"b"}
+    assert part.choose(queue, price_s, NUM_AGES * 10.0 - 1.0) == {"b"}
+    assert not part.choose(queue, price_s, NUM_AGES * 10.0)
+    part.on_event(Finished(queue[1].request, FinishReason.LENGTH, 4, 0, 2.0))
+    assert not part.choose(queue[:1], price_s, 2.0)
+
+
+def test_nobody_waits_for_another_tenant_a_lower_class_or_in_spite_of_a_promise():
+    """Two tenants settle it by fairness; the more urgent and those with a deadline are left alone."""
+    long, short = seq("long", 900, tenant="a"), seq("short", 90, tenant="b")
+    assert not after(1000).choose([long, short], price_s, 1.0)
+    urgent, other = seq("urgent", 900, priority=-1), seq("other", 300)
+    assert after(1000).choose([urgent, other], price_s, 1.0) == {"other"}
+    promised = seq("promised", 900, ttft_s=5.0)
+    assert not after(1000).choose([promised], price_s, 1.0)

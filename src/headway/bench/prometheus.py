@@ -15,6 +15,7 @@ COUNTERS = (
     "prefix_cache_hits",
     "recomputed_tokens",
     "wasted_tokens",
+    "executor_seconds",
 )
 """Those that a report can use. Others are left alone."""
 

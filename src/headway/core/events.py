@@ -135,7 +135,8 @@ class StepRecord:
     `free_blocks` is taken after allocation and before finished sequences are released; it counts evictable
     blocks as free and promised ones as taken.
     `lost` are tokens of a batch that broke: granted in this step or an earlier one, and not computed. `predicted_s` is
-    how long the policy thought that the step would take; None where it does not predict.
+    how long the policy thought that the step would take; None where it does not predict. `executor_s` is the time that
+    the batches which this step booked spent inside the executor.
     """
 
     step: int
@@ -153,6 +154,7 @@ class StepRecord:
     queued: QueueSizes = QueueSizes()
     lost: dict[str, int] = field(default_factory=dict)
     end_s: float = 0.0
+    executor_s: float = field(default=0.0, compare=False)  # measured: two runs of one tape differ in it
 
     @property
     def notes(self) -> list[str]:

@@ -63,6 +63,7 @@ class WorkFigures(Collector):
         self._stats, self._ledger = stats, ledger
         self._lock = threading.Lock()
         self._histograms = {name: Histogram(edges) for name, (_, edges) in _HISTOGRAMS.items()}
+        self._executor_s = 0.0
         self._preemptions = Counter[str]()
         self._waiting = Counter[str]()
         self._preempted: set[str] = set()
@@ -96,6 +97,7 @@ class WorkFigures(Collector):
                 pass
 
     def _add_step(self, record: StepRecord) -> None:
+        self._executor_s += record.executor_s
         if record.grants:
             seconds = record.end_s - record.start_s
             self._histograms["step_time_seconds"].add(seconds)
@@ -123,8 +125,10 @@ class WorkFigures(Collector):
         with self._lock:
             snapshots = {name: histogram.snapshot() for name, histogram in self._histograms.items()}
             preemptions, num_preempted = Counter(self._preemptions), len(self._preempted)
+            executor_s = self._executor_s
         for name, (text, _) in _HISTOGRAMS.items():
             yield HistogramMetricFamily(PREFIX + name, text, buckets=snapshots[name][0], sum_value=snapshots[name][1])
+        yield CounterMetricFamily(PREFIX + "executor_seconds", "Time inside the executor, of all steps.", executor_s)
         methods = CounterMetricFamily(PREFIX + "preemptions", "Preemptions by method.", labels=["method"])
         for method in PreemptMethod:
             methods.add_metric([method.value], preemptions[method.value])

@@ -137,6 +137,7 @@ class Scheduler:
         """Book what a batch computed: counters, cache, tokens, endings."""
         tokens, size = result.tokens, self.kv.block_size
         append = self._append
+        self._record.executor_s += result.elapsed_s
         for grant, lane in zip(batch.grants, batch.lanes, strict=True):
             seq, num_tokens = grant.seq, grant.num_tokens
             seq.num_in_flight = 0

@@ -37,3 +37,11 @@ def test_nobody_waits_for_a_reason_once_the_last_one_left(standing):
     standing.num_waiting = 0
     assert _by_reason(figures) == 0
     assert not figures.waiting()
+
+
+def test_time_inside_the_executor_adds_up_over_steps(standing):
+    """A server's own share of the wall time can be read from outside: executor seconds are a counter."""
+    figures = WorkFigures(lambda: standing, TokenLedger(16))
+    figures.on_events([StepRecord(step, float(step), grants={"a": 1}, executor_s=0.25) for step in range(3)])
+    families = {family.name: family for family in figures.collect()}
+    assert families["headway:executor_seconds"].samples[0].value == 0.75

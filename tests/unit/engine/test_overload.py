@@ -28,6 +28,7 @@ class Overload:
         self.core.listen(self._hear)
         self.predicted, self.actual, self.refused, self.ends = {}, {}, [], 0
         self._arrivals = {}
+        self.asides = []  # (moment, what to do then)
 
     def _hear(self, events):
         for event in events:
@@ -42,6 +43,8 @@ class Overload:
         end_s += seconds
         while clock.now() < end_s:
             while due_s <= clock.now():
+                if self.asides and self.asides[0][0] <= due_s:
+                    self.asides.pop(0)[1]()
                 number += 1
                 self._ask(f"r{len(self._arrivals)}-{number}", due_s)
                 due_s += chance.expovariate(rate)
@@ -61,6 +64,20 @@ class Overload:
             self.predicted[name] = predicted_s
         self.core.submit(request)
 
+    def probe(self, at_s, name):
+        """Ask as everybody does: the seconds of the refusal, or None where it was let in, and then given up."""
+        params = SamplingParams(temperature=0.0, max_tokens=8)
+        request = Request(id=name, prompt_ids=tuple(range(20, 60)), max_output=8, arrival_s=at_s, params=params)
+        try:
+            self.admission.admit(request, at_s)
+        except Overloaded as error:
+            return error.retry_after_s
+        self._arrivals[name] = at_s
+        self.core.submit(request)
+        self.core.abort(name)
+        self.core.flush_events()
+        return None
+
 
 @pytest.mark.parametrize("policy", ["vllm", "headway"])
 @pytest.mark.parametrize("seconds", [4, pytest.param(8, marks=pytest.mark.slow)])
@@ -77,3 +94,29 @@ def test_beyond_capacity_the_promise_holds_for_what_is_let_in(policy, seconds):
     assert median(errors) < 1 / 3
     assert {cause for cause, _ in over.refused} == {"slo"}
     assert at_capacity.actual[max(at_capacity.actual, key=at_capacity.actual.get)] > 2.0
+
+
+SLOWNESS = 120.0
+"""The machine here ends some hundred requests a second; one that ends one a second makes people wait."""
+
+
+def test_retry_after_tells_when_a_request_is_let_in(monkeypatch):
+    """Whoever is refused and asks five times a second is let in within a factor of two of what was said, mostly."""
+    monkeypatch.setattr("headway.engine.admission.LEAST_RETRY_S", 1.0 / SLOWNESS)
+    monkeypatch.setattr("headway.engine.backlog.MEMORY_S", 20.0 / SLOWNESS)
+    over, chance, found = Overload("headway", ttft_limit_ms=3000 / SLOWNESS), random.Random(3), []
+
+    def ask(at_s, first=None):
+        said_s = over.probe(at_s, f"probe at {at_s}")
+        if said_s is None and first is not None:
+            truth_s, promised_s = (at_s - first[0]) * SLOWNESS, first[1] * SLOWNESS
+            found.append(max(1.0, promised_s) / max(1.0, truth_s))
+        pause_s = 3.0 if said_s is None else 0.2
+        first = None if said_s is None else first or (at_s, said_s)
+        next_s = at_s + pause_s / SLOWNESS * chance.uniform(0.7, 1.3)  # not always at the same moment of a step
+        over.asides.append((next_s, lambda: ask(next_s, first)))
+
+    over.asides.append((1.0, lambda: ask(1.0)))
+    over.run(200, 5.0)
+    assert len(found) >= 5, found
+    assert sum(0.5 <= ratio <= 2.0 for ratio in found) > 0.6 * len(found)

@@ -54,15 +54,16 @@ class Nursery:
     """`start` a child that calls a function of no arguments, `module:name`, with words in `sys.argv`."""
 
     def __init__(self):
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "tests.support.nursery", str(theirs.fileno())]
             self._parent = subprocess.Popen(command, pass_fds=[theirs.fileno()])
 
     def start(self, function, *words, **environment):
-        order = json.dumps([function, [str(word) for word in words], dict(os.environ | environment)])
+        order = json.dumps([function, [str(word) for word in words], dict(os.environ | environment)]).encode()
         pipes = [os.pipe() for _ in range(3)]
-        socket.send_fds(self._ours, [order.encode()], [to for _, to in pipes])
+        socket.send_fds(self._ours, [len(order).to_bytes(4, "big")], [to for _, to in pipes])
+        self._ours.sendall(order)
         for _, to in pipes:
             os.close(to)
         return Child(*(source for source, _ in pipes))
@@ -76,11 +77,12 @@ def serve(fd):
     """The parent: a fork for each order, and in between one that waits and tells the status."""
     for name in PRELOADED:
         importlib.import_module(name)
-    with socket.socket(fileno=fd) as orders:
+    with socket.socket(fileno=fd) as orders, orders.makefile("rb") as text:
         while True:
-            message, fds, _, _ = socket.recv_fds(orders, 1 << 20, 3)
-            if not message:
+            size, fds, _, _ = socket.recv_fds(orders, 4, 3)
+            if not size:
                 return
+            message = text.read(int.from_bytes(size, "big"))
             if os.fork() == 0:
                 orders.close()
                 _wait_for(json.loads(message), *fds)

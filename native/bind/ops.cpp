@@ -15,12 +15,33 @@
 namespace headway {
 namespace {
 
+constexpr int kMostInputs = 1 << 17;  // as in ModelConfig
+constexpr int kMostTokens = 1 << 13;
+
+void require_width(int n) { require(n >= 1 && n <= kMostInputs, "a row must have 1 to 131072 values"); }
+
+void require_rows(const Floats2& x, const OutFloats2& out) {
+    require(x.shape(0) == out.shape(0) && x.shape(1) == out.shape(1), "out must have the shape of the input");
+    require_width(extent(x, 1));
+}
+
+void require_gate(const Floats2& gate_up, const OutFloats2& out) {
+    require_width(extent(out, 1));
+    require(extent(gate_up, 1) == 2 * extent(out, 1), "gate_up must be twice as wide as out");
+    require(gate_up.shape(0) == out.shape(0), "gate_up and out must have as many rows");
+}
+
+void require_levels(const KernelSet& set, int levels) {
+    require(levels >= 1 && levels <= set.act_levels, "levels must be 1 to the kernel set's own");
+}
+
 /// One kernel set, one operation at a time, on the caller's thread. Inputs are copied into padded rows.
 class Ops {
 public:
     explicit Ops(const std::string& kernel_set) : set_(find_kernel_set(kernel_set)) {}
 
     int act_levels(int num_inputs) const {
+        require_width(num_inputs);
         return PackedMatrix(set_, WeightFormat::kInt8, 1, num_inputs).input_levels();
     }
 
@@ -32,7 +53,10 @@ public:
     void silu_mul_quantize(Floats2 gate_up, int hadamard, int levels, OutFloats2 out) const;
     void attention(Floats3 q, Floats3 k, Floats3 v, Ints1 block_table, int num_blocks, int block_size, int dtype,
                    int rows_at_once, OutFloats3 out) const;
-    int argmax(Floats1 x) const { return set_.argmax(x.data(), extent(x, 0)); }
+    int argmax(Floats1 x) const {
+        require_width(extent(x, 0));
+        return set_.argmax(x.data(), extent(x, 0));
+    }
 
 private:
     void read_back(const QuantizedRow& row, float* out, int n) const;
@@ -55,6 +79,8 @@ void Ops::read_back(const QuantizedRow& row, float* out, int n) const {
 
 void Ops::linear(Floats2 x, Floats2 weight, Floats1 bias, bool quantized, int rows_at_once, OutFloats2 out) const {
     const int rows = extent(x, 0), inputs = extent(x, 1), outputs = extent(weight, 0);
+    require_width(inputs);
+    require(outputs >= 1, "a product has at least one output");
     require(extent(weight, 1) == inputs && extent(out, 0) == rows && extent(out, 1) == outputs, "shapes do not match");
     require(bias.shape(0) == 0 || extent(bias, 0) == outputs, "one bias per output, or none");
     require(rows_at_once >= 1, "rows_at_once must be positive");
@@ -78,7 +104,9 @@ void Ops::linear(Floats2 x, Floats2 weight, Floats1 bias, bool quantized, int ro
 }
 
 void Ops::rms_norm(Floats2 x, Floats1 weight, float eps, OutFloats2 out) const {
+    require_rows(x, out);
     const int n = extent(x, 1);
+    require(extent(weight, 0) == n, "one weight per value");
     const Array<float> w = padded_row(weight.data(), n);
     for (int r = 0; r < extent(x, 0); ++r) {
         const Array<float> row = padded_row(x.data() + static_cast<std::ptrdiff_t>(r) * n, n);
@@ -89,6 +117,8 @@ void Ops::rms_norm(Floats2 x, Floats1 weight, float eps, OutFloats2 out) const {
 }
 
 void Ops::quantize(Floats2 x, int levels, OutFloats2 out) const {
+    require_rows(x, out);
+    require_levels(set_, levels);
     const int n = extent(x, 1);
     ActRows acts(set_, WeightFormat::kInt8, 1, n);
     for (int r = 0; r < extent(x, 0); ++r) {
@@ -99,6 +129,8 @@ void Ops::quantize(Floats2 x, int levels, OutFloats2 out) const {
 }
 
 void Ops::rms_norm_quantize(Floats2 x, float eps, int levels, OutFloats2 out) const {
+    require_rows(x, out);
+    require_levels(set_, levels);
     const int n = extent(x, 1);
     ActRows acts(set_, WeightFormat::kInt8, 1, n);
     for (int r = 0; r < extent(x, 0); ++r) {
@@ -109,8 +141,8 @@ void Ops::rms_norm_quantize(Floats2 x, float eps, int levels, OutFloats2 out) co
 }
 
 void Ops::silu_mul(Floats2 gate_up, OutFloats2 out) const {
+    require_gate(gate_up, out);
     const int n = extent(out, 1);
-    require(extent(gate_up, 1) == 2 * n, "gate_up must be twice as wide as out");
     Array<float> result(round_up(static_cast<std::size_t>(n), kPad));
     for (int r = 0; r < extent(out, 0); ++r) {
         const Array<float> row = padded_row(gate_up.data() + static_cast<std::ptrdiff_t>(r) * 2 * n, 2 * n);
@@ -121,8 +153,11 @@ void Ops::silu_mul(Floats2 gate_up, OutFloats2 out) const {
 }
 
 void Ops::silu_mul_quantize(Floats2 gate_up, int hadamard, int levels, OutFloats2 out) const {
+    require_gate(gate_up, out);
+    require_levels(set_, levels);
     const int n = extent(out, 1);
-    require(extent(gate_up, 1) == 2 * n, "gate_up must be twice as wide as out");
+    const bool is_power = hadamard >= 1 && hadamard <= kMaxHadamard && (hadamard & (hadamard - 1)) == 0;
+    require(is_power, "hadamard must be a power of two up to 32");
     ActRows acts(set_, WeightFormat::kInt8, 1, n);
     Array<float> scratch(round_up(static_cast<std::size_t>(n), kPad));
     for (int r = 0; r < extent(out, 0); ++r) {
@@ -243,6 +278,17 @@ void attend_rows(const KernelSet& set, const Sequence& seq, const std::int32_t* 
 /// The last T of C tokens attend to all before them: q is T x H x D, k and v are C x K x D. Spare slots hold NaN.
 void Ops::attention(Floats3 q, Floats3 k, Floats3 v, Ints1 block_table, int num_blocks, int block_size, int dtype,
                     int rows_at_once, OutFloats3 out) const {
+    const int context = extent(k, 0), dim = extent(q, 2);
+    require(dtype >= 0 && dtype <= static_cast<int>(KvDtype::kInt8), "unknown kv dtype");
+    require(extent(q, 0) >= 1 && extent(q, 0) <= context && context <= kMostTokens, "1 to C of 8192 tokens attend");
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+        require(q.shape(axis) == out.shape(axis) && k.shape(axis) == v.shape(axis), "shapes do not match");
+    }
+    require(extent(k, 2) == dim && rows_at_once >= 1, "shapes do not match, or rows_at_once is not positive");
+    require(block_size >= 1 && (context - 1) / block_size < extent(block_table, 0), "too few blocks");
+    for (int i = 0; i < extent(block_table, 0); ++i) {
+        require(block_table(i) >= 0 && block_table(i) < num_blocks, "a block does not exist");
+    }
     const std::int32_t* table = block_table.data();
     const Sequence sequence(set_, q, k, v, table, num_blocks, block_size, static_cast<KvDtype>(dtype));
     for (int first = 0; first < sequence.num_rows; first += rows_at_once) {

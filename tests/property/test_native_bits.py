@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core import Batch, Lane
+from headway.kernels.native import runnable_kernel_sets
 from headway.models import random_weights
 from tests.support.native_models import native_executor, native_model
 from tests.support.tiny_model import tiny_config
@@ -13,20 +14,21 @@ from tests.support.tiny_model import tiny_config
 pytestmark = pytest.mark.native
 
 WEIGHTS = random_weights(tiny_config(num_heads=6, num_kv_heads=2, ffn_size=1024), seed=5)
+SETS = runnable_kernel_sets()
 VOCAB_SIZE = WEIGHTS.config.vocab_size
 MODELS = {}
 
 
-def model(form, num_threads):
-    key = form, num_threads
+def model(kernel_set, form, num_threads):
+    key = kernel_set, form, num_threads
     if key not in MODELS:
-        MODELS[key] = native_model(WEIGHTS, form=form, num_threads=num_threads)
+        MODELS[key] = native_model(WEIGHTS, form=form, kernel_set=kernel_set, num_threads=num_threads)
     return MODELS[key]
 
 
-def solo_logits(form, kv_dtype, ids):
+def solo_logits(kernel_set, form, kv_dtype, ids):
     """The whole prompt at once, alone, on one thread, in blocks of 32."""
-    executor = native_executor(model(form, 1), kv_dtype=kv_dtype, num_blocks=8, block_size=32)
+    executor = native_executor(model(kernel_set, form, 1), kv_dtype=kv_dtype, num_blocks=8, block_size=32)
     return executor.logits(Batch(0, [Lane("solo", ids, 0, list(range(8)))]))
 
 
@@ -34,7 +36,8 @@ def solo_logits(form, kv_dtype, ids):
 @pytest.mark.parametrize("form", ["float32", "int8"])
 @given(data=st.data())
 def test_any_mix_equals_solo_runs(form, kv_dtype, data):
-    """Random chunks, company, order, threads, block sizes and places, with NaN in every other slot."""
+    """Random chunks, company, order, threads, block sizes, places and kernel sets, with NaN in every other slot."""
+    kernel_set = data.draw(st.sampled_from(SETS), "kernel set")
     block_size = data.draw(st.sampled_from([1, 3, 16, 32, 48]), "block size")
     num_threads = data.draw(st.integers(1, 3), "threads")
     lengths = data.draw(st.lists(st.integers(1, 150), min_size=1, max_size=4), "lengths")
@@ -42,7 +45,7 @@ def test_any_mix_equals_solo_runs(form, kv_dtype, data):
     prompts = [rng.integers(0, VOCAB_SIZE, length).tolist() for length in lengths]
     num_blocks = sum(-(-length // block_size) for length in lengths) + 3
     executor = native_executor(
-        model(form, num_threads), kv_dtype=kv_dtype, num_blocks=num_blocks, block_size=block_size
+        model(kernel_set, form, num_threads), kv_dtype=kv_dtype, num_blocks=num_blocks, block_size=block_size
     )
     free = rng.permutation(num_blocks).tolist()
     tables = [[free.pop() for _ in range(-(-length // block_size))] for length in lengths]
@@ -60,4 +63,4 @@ def test_any_mix_equals_solo_runs(form, kv_dtype, data):
             found[i].append(part)
             done[i] = stop
     for ids, parts in zip(prompts, found, strict=True):
-        assert np.array_equal(np.concatenate(parts), solo_logits(form, kv_dtype, ids))
+        assert np.array_equal(np.concatenate(parts), solo_logits(kernel_set, form, kv_dtype, ids))

@@ -31,10 +31,13 @@ std::size_t checked_product(std::size_t a, std::size_t b) {
     return product;
 }
 
+void require_memory(std::size_t num_bytes) {
+    if (num_bytes > physical_bytes()) throw std::bad_alloc();
+}
+
 Buffer::Buffer(std::size_t num_bytes) : size_(num_bytes) {
     if (num_bytes == 0) return;
-    // An overcommitting kernel would grant this and kill the process later, when the pages are touched.
-    if (num_bytes > physical_bytes()) throw std::bad_alloc();
+    require_memory(num_bytes);
     if (num_bytes < kMapFrom) {
         data_ = static_cast<std::uint8_t*>(std::aligned_alloc(kCacheLine, round_up(num_bytes, kCacheLine)));
         if (data_ == nullptr) throw std::bad_alloc();

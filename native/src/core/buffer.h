@@ -69,6 +69,10 @@ std::size_t Array<T>::checked_bytes(std::size_t count) {
     return checked_product(count, sizeof(T));
 }
 
+/// Throws std::bad_alloc when the machine has less memory than that altogether: an overcommitting kernel would grant it
+/// and kill the process later, when the pages are touched.
+void require_memory(std::size_t num_bytes);
+
 constexpr std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
 
 }  // namespace headway

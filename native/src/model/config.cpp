@@ -20,6 +20,10 @@ void require_in(const char* name, int value, int most) {
 void ModelConfig::check() const {
     require_in("vocab_size", vocab_size, 1 << 22);
     require_in("hidden_size", hidden_size, 1 << 17);  // int32 sums of 127 * levels products hold far beyond this
+    int odd = hidden_size;  // the rotation of the residual stream keeps a matrix of odd x odd
+    while (odd % 2 == 0) odd /= 2;
+    require(odd < 1 << 12, "hidden_size is " + std::to_string(hidden_size) + ", whose largest odd factor is " +
+                               std::to_string(odd) + "; it must be below 4096");
     require_in("ffn_size", ffn_size, 1 << 17);
     require_in("num_layers", num_layers, 1024);
     require_in("num_heads", num_heads, 1024);

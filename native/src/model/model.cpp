@@ -37,6 +37,7 @@ void Model::prepare(const BatchArrays& batch, const KvCache& cache) {
     if (!finished_) throw std::invalid_argument("the model is not finished: call finish() after the last tensor");
     cache.check_fits(config_);
     batch_.assign(batch, config_, cache);
+    num_kept_ = 0;
     space_.reserve(config_, weights_, set_, batch_.num_rows(), batch.num_needed, pool_.num_threads());
 }
 
@@ -58,10 +59,9 @@ void Model::step(const BatchArrays& batch, const KvCache& cache) { run(batch, ca
 
 void Model::logits(int first, int num_rows, float* out, std::int32_t* best) {
     const std::lock_guard lock(mutex_);
-    const int num_needed = static_cast<int>(batch_.needed_rows().size());
-    if (first < 0 || num_rows < 0 || first > num_needed - num_rows) {
+    if (first < 0 || num_rows < 0 || first > num_kept_ - num_rows) {
         throw std::invalid_argument("logits of " + std::to_string(num_rows) + " rows from " + std::to_string(first) +
-                                    "; the last step kept " + std::to_string(num_needed));
+                                    "; the last step kept " + std::to_string(num_kept_));
     }
     pool_.run([&](Worker& worker) {
         StageClock clock(nullptr);
@@ -83,6 +83,7 @@ void Model::run(const BatchArrays& batch, const KvCache& cache, int num_logits, 
         step.run(worker, clock);
         if (num_logits > 0) head(worker, clock, {0, num_logits}, out, best);
     });
+    num_kept_ = batch.num_needed;
 }
 
 }  // namespace headway

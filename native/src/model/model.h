@@ -49,6 +49,7 @@ private:
     Batch batch_;
     std::mutex mutex_;
     bool finished_ = false;
+    int num_kept_ = 0;  // needed rows of the last step that ran
 };
 
 }  // namespace headway

@@ -15,6 +15,16 @@ std::string full_name(const std::string& name, int layer) {
     return layer < 0 ? name : "layer " + std::to_string(layer) + " " + name;
 }
 
+/// Of all matrices together, short of padding: each alone may fit in memory where all of them do not.
+std::size_t total_bytes(const ModelConfig& config, WeightFormat format) {
+    const auto size = [](int n) { return static_cast<std::size_t>(n); };
+    const bool quantized = format == WeightFormat::kInt8;
+    const std::size_t width = size(config.hidden_size);
+    const std::size_t layer = size(2 * config.query_size() + 2 * config.kv_size()) + size(3) * size(config.ffn_size);
+    const std::size_t ends = size(config.vocab_size) * (quantized || !config.tied_embeddings ? 2 : 1);
+    return width * (layer * size(config.num_layers) + ends) * (quantized ? 1 : sizeof(float));
+}
+
 int num_tasks(int count, int per_task) { return (count + per_task - 1) / per_task; }
 
 }  // namespace
@@ -56,6 +66,7 @@ Weights::Weights(const ModelConfig& config, WeightFormat format, const KernelSet
     : config_(config), format_(format), rotation_(config.hidden_size), hadamard_(1) {
     const bool quantized = format == WeightFormat::kInt8;
     if (quantized) hadamard_ = online_hadamard_size(config.ffn_size);
+    require_memory(total_bytes(config, format));
     const int width = config.hidden_size;
     layers_.resize(static_cast<std::size_t>(config.num_layers));
     for (LayerWeights& layer : layers_) {

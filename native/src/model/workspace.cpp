@@ -21,8 +21,9 @@ void Workspace::reserve(const ModelConfig& config, const Weights& weights, const
         needed = ActRows(set, weights.format(), num_needed, config.hidden_size);
         num_needed_ = num_needed;
     }
+    num_rows = std::max(num_rows, kRowChunk);  // a step without rows needs its threads' room, too
     if (num_rows <= num_rows_) return;
-    num_rows = std::max(num_rows, kRowChunk);
+    num_rows_ = 0;  // until all of it is there: memory may run out half way
     hidden_stride = padded(config.hidden_size);
     attended_stride = padded(config.query_size());
     // A vector read may pass a row's end by less than kPad floats.

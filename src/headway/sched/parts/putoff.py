@@ -45,24 +45,30 @@ class PutOff:
         self, prompts: Collection[Sequence], price_s: Callable[[Sequence], float], now_s: float
     ) -> frozenset[str]:
         """Ids of the requests that are put off in this step; `price_s` is what a sequence's prefill will take."""
-        if not self._share or len({seq.request.tenant for seq in prompts}) != 1:
+        is_idle = self._credit < 1.0 and not self._chosen
+        if not self._share or is_idle or len({seq.request.tenant for seq in prompts}) != 1:
             return frozenset()
-        costs = {seq.id: price_s(seq) for seq in prompts if seq.request.id not in self._chosen}
-        left_s = sum(costs.values())
-        if left_s > AFTER_S and self._credit >= 1.0:
-            lowest = max(_class_of(seq) for seq in prompts)
-            able = [
-                seq for seq in prompts if seq.id in costs and self._may_wait(seq, now_s) and _class_of(seq) == lowest
-            ]
-            for seq in sorted(able, key=lambda seq: -costs[seq.id]):
-                if left_s <= AFTER_S or self._credit < 1.0:
-                    break
-                self._chosen.add(seq.request.id)
-                self._credit -= 1.0
-                left_s -= costs[seq.id]
+        if self._credit >= 1.0:
+            self._choose_more([seq for seq in prompts if seq.request.id not in self._chosen], price_s, now_s)
+        if not self._chosen:
+            return frozenset()
         return frozenset(
             seq.request.id for seq in prompts if seq.request.id in self._chosen and self._may_wait(seq, now_s)
         )
+
+    def _choose_more(self, prompts: list[Sequence], price_s: Callable[[Sequence], float], now_s: float) -> None:
+        costs = [price_s(seq) for seq in prompts]
+        left_s = sum(costs)
+        if left_s <= AFTER_S:
+            return
+        lowest = max(map(_class_of, prompts))
+        for cost, seq in sorted(zip(costs, prompts, strict=True), key=lambda entry: -entry[0]):
+            if left_s <= AFTER_S or self._credit < 1.0:
+                return
+            if _class_of(seq) == lowest and self._may_wait(seq, now_s):
+                self._chosen.add(seq.request.id)
+                self._credit -= 1.0
+                left_s -= cost
 
     def _may_wait(self, seq: Sequence, now_s: float) -> bool:
         """Whether nobody promised it a time, and it has not waited for too long."""

@@ -1,0 +1,126 @@
+// Invisible scheduling: a sequence's logits are those of its solo run, bit for bit.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "check.h"
+#include "tiny_model.h"
+
+namespace headway::test {
+namespace {
+
+constexpr int kTokens = 90, kOthers = 41;
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<float> rows_of(const std::vector<float>& logits, const Model& model, int begin, int end) {
+    const std::ptrdiff_t vocab = model.config().vocab_size;
+    return {logits.begin() + begin * vocab, logits.begin() + end * vocab};
+}
+
+/// Block ids `first`, `first` - 1, ... that hold so many tokens.
+std::vector<int> falling_table(int first, int num_tokens, int block_size) {
+    std::vector<int> table;
+    for (int i = 0; i * block_size < num_tokens; ++i) table.push_back(first - i);
+    return table;
+}
+
+struct Case {
+    const TinyModel& tiny;
+    std::string set;
+    WeightFormat format;
+    KvDtype dtype;
+};
+
+void poison_all(KvCache& cache) {
+    std::vector<int> all;
+    for (int i = 0; i < cache.num_blocks(); ++i) all.push_back(i);
+    cache.poison(all);
+}
+
+/// Chunks of growing length, company, other threads, block sizes and places, NaN wherever nothing was written.
+void check_mix(const Case& c, Model& model, const std::vector<float>& solo, int block_size) {
+    const int num_blocks = (kTokens + kOthers) / block_size + 4;
+    KvCache cache(c.tiny.config, c.dtype, block_size, num_blocks, 0);
+    poison_all(cache);
+    const std::vector<int> table = falling_table(num_blocks - 1, kTokens, block_size);
+    const std::vector<int> others = falling_table(table.back() - 1, kOthers, block_size);
+    std::vector<float> parts;
+    for (int at = 0, step = 1, other = 0; at < kTokens; at += step, step = std::min(3 * step, kTokens - at)) {
+        std::vector<Lane> lanes = {{at, step, table}};
+        const int more = std::min(kOthers - other, step + 2);
+        if (more > 0) lanes.insert(lanes.begin() + step % 2, {other, more, others, 13});
+        const int before = more > 0 && step % 2 == 0 ? more : 0;
+        const std::vector<float> logits = run_lanes(model, cache, lanes, step % 3);
+        const std::vector<float> part = rows_of(logits, model, before, before + step);
+        parts.insert(parts.end(), part.begin(), part.end());
+        other += std::max(0, more);
+    }
+    expect(same_bits(solo, parts), "chunks, company, threads and blocks change no bit", c.set.c_str());
+}
+
+/// A prefix goes on from copied blocks, from blocks that were swapped out and in, and unharmed by its fork.
+void check_moves(const Case& c, Model& model, const std::vector<float>& solo) {
+    constexpr int kBlock = 16, kPrefix = 3 * kBlock;
+    KvCache cache(c.tiny.config, c.dtype, kBlock, 16, 3);
+    poison_all(cache);
+    run_lanes(model, cache, {{0, kPrefix, {1, 2, 3}}});
+    cache.swap_out({{1, 2}, {2, 0}, {3, 1}});
+    cache.copy({{1, 4}, {2, 5}, {3, 6}, {6, 6}});
+    cache.poison({1, 2, 3});
+    cache.swap_in({{2, 9}, {0, 8}, {1, 7}});
+    const std::vector<float> want = rows_of(solo, model, kPrefix, kTokens);
+    // The fork shares two blocks, owns a copy of the third and writes other tokens behind it.
+    run_lanes(model, cache, {{kPrefix - 1, 20, {9, 8, 6, 10}, 5}});
+    for (const std::vector<int>& table : {std::vector<int>{9, 8, 7, 11, 12, 13}, {4, 5, 7, 14, 15, 0}}) {
+        expect(same_bits(run_lanes(model, cache, {{kPrefix, kTokens - kPrefix, table}}), want),
+               "blocks move with their tokens", c.set.c_str());
+    }
+}
+
+void check_case(const Case& c) {
+    Model one(c.tiny.config, c.format, c.set, 1), three(c.tiny.config, c.format, c.set, 3);
+    fill(one, c.tiny);
+    fill(three, c.tiny);
+    KvCache cache(c.tiny.config, c.dtype, 32, 3, 0);
+    poison_all(cache);
+    const std::vector<float> solo = run_lanes(one, cache, {{0, kTokens, {0, 1, 2}}});
+    for (int block_size : {1, 16, 20, 48}) check_mix(c, three, solo, block_size);
+    check_moves(c, three, solo);
+}
+
+/// Calls from several threads wait for each other.
+void check_callers(const TinyModel& tiny) {
+    Model model(tiny.config, WeightFormat::kInt8, "auto", 2);
+    fill(model, tiny);
+    std::vector<std::vector<float>> found(3);
+    std::vector<std::thread> callers;
+    for (std::vector<float>& logits : found) {
+        callers.emplace_back([&] {
+            KvCache cache(tiny.config, KvDtype::kFloat16, 16, 2, 0);
+            for (int i = 0; i < 10; ++i) logits = run_lanes(model, cache, {{0, 20, {1, 0}}});
+        });
+    }
+    for (std::thread& caller : callers) caller.join();
+    for (const std::vector<float>& logits : found) expect(same_bits(logits, found[0]), "callers do not see each other");
+}
+
+}  // namespace
+
+void check_bits() {
+    const std::vector<TinyModel> models = tiny_models();
+    for (const TinyModel& tiny : models) {
+        for (const std::string& set : runnable_kernel_sets()) {
+            for (WeightFormat format : {WeightFormat::kFloat32, WeightFormat::kInt8}) {
+                for (KvDtype dtype : {KvDtype::kFloat32, KvDtype::kFloat16, KvDtype::kInt8}) {
+                    check_case({tiny, set, format, dtype});
+                }
+            }
+        }
+    }
+    check_callers(models[1]);
+}
+
+}  // namespace headway::test

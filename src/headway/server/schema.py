@@ -10,9 +10,11 @@ import logging
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError
+from starlette.types import Scope
 
 from headway.errors import InvalidRequest
 from headway.server.fields import Prompt, logit_bias, prompt, stop_strings, whole
+from headway.server.request_id import adopt, request_id
 from headway.server.unsupported import refuse_unsupported
 
 logger = logging.getLogger(__name__)
@@ -119,8 +121,9 @@ class DetokenizeRequest(Body):
 BodyType = TypeVar("BodyType", bound=Body)
 
 
-def parse(kind: type[BodyType], document: dict[str, Any], name: str) -> BodyType:
-    """The document of the request of that name. Raises `InvalidRequest` about the first field that is wrong."""
+def parse(kind: type[BodyType], document: dict[str, Any], scope: Scope) -> BodyType:
+    """The document of a request, which may name it. Raises `InvalidRequest` about the first field that is wrong."""
+    adopt(scope, document.get("request_id"))
     try:
         body = kind.model_validate(document)
     except ValidationError as error:
@@ -128,7 +131,8 @@ def parse(kind: type[BodyType], document: dict[str, Any], name: str) -> BodyType
     extra = body.model_extra or {}
     refuse_unsupported(extra)
     if extra and logger.isEnabledFor(logging.DEBUG):
-        logger.debug("request %s: fields that nobody reads: %s", name, ", ".join(sorted(extra))[:500])
+        fields = ", ".join(sorted(extra))[:500]
+        logger.debug("request %s: fields that nobody reads: %s", request_id(scope), fields)
     return body
 
 

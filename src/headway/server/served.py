@@ -14,7 +14,6 @@ from headway.server.body import read_json
 from headway.server.config import ServerConfig
 from headway.server.desk import Desk
 from headway.server.port import ServedEngine
-from headway.server.request_id import adopt, request_id
 from headway.server.schema import BodyType, parse
 from headway.server.texts import Texts
 from headway.tenancy import Tenant
@@ -43,9 +42,7 @@ class Served:
 
         Raises `InvalidRequest`: `UnknownModel`, or `Forbidden` for a model that the caller may not use.
         """
-        document = await read_json(request, self.config.max_body_bytes)
-        adopt(request.scope, document.get("request_id"))
-        body = parse(kind, document, request_id(request.scope))
+        body = parse(kind, await read_json(request, self.config.max_body_bytes), request.scope)
         allowed = self.models_of(caller_of(request.scope).tenant)
         if body.model in self.model_names and body.model not in allowed:
             raise Forbidden(f"this key may not use model {body.model!r}; /v1/models lists those it may", param="model")

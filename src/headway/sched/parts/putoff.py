@@ -12,7 +12,7 @@ AFTER_S = 3.0
 MOST_CREDIT = 10.0
 """How many may be put off at once after a long time in which nobody was."""
 
-NUM_AGES = 6
+NUM_AGES = 12
 """Put off for so many times `age_s` at most."""
 
 

@@ -156,7 +156,9 @@ HostMemory = Annotated[
 KvLimit = Annotated[
     float,
     typer.Option(
-        "--kv-cache-utilization-limit", help="Share of the blocks that admission may fill; 0.75 is a careful start.", rich_help_panel=_MEMORY
+        "--kv-cache-utilization-limit",
+        help="Share of the blocks that admission may fill; 0.75 is a careful start.",
+        rich_help_panel=_MEMORY,
     ),
 ]
 Watermark = Annotated[

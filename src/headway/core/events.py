@@ -128,6 +128,10 @@ class Said:
     predicted_s: float | None = None
 
 
+NOTHING = Said()
+"""What a policy without remarks says."""
+
+
 @dataclass(slots=True)
 class StepRecord:
     """One step as it was carried out; a tape is a list of these.
@@ -150,7 +154,7 @@ class StepRecord:
     free_blocks: int = 0
     wasted_rows: dict[str, int] = field(default_factory=dict)
     padding: dict[str, int] = field(default_factory=dict)
-    said: Said = field(default_factory=Said)
+    said: Said = NOTHING
     queued: QueueSizes = QueueSizes()
     lost: dict[str, int] = field(default_factory=dict)
     end_s: float = 0.0

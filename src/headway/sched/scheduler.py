@@ -55,7 +55,7 @@ class Scheduler:
         self._limits = policy.limits()
         self._is_heard = type(policy).on_event is not Policy.on_event
         self._step = 0
-        self._record = StepRecord(0, 0.0)
+        self._record = self._between = StepRecord(0, 0.0)
         self._events: list[Event] = []
         self._scores: dict[str, list[Logprobs]] = {}
         self._aborted_in_flight: list[Sequence] = []
@@ -129,7 +129,8 @@ class Scheduler:
             self._reject(plan, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
         limit = binding_limit(plan, self._limits, queues, self.kv) if queues.waiting else None
-        record.said = Said(plan.notes, limit, plan.held, plan.predicted_s)
+        if plan.notes or limit is not None or plan.held or plan.predicted_s is not None:
+            record.said = Said(plan.notes, limit, plan.held, plan.predicted_s)
         record.queued = QueueSizes(len(queues.running), len(queues.waiting), len(queues.swapped))
         return batch if batch.lanes or batch.swap_out or batch.num_wasted_rows else None
 
@@ -173,7 +174,10 @@ class Scheduler:
         """Everything that happened since the last call, the step's record last; the policy hears it too."""
         self._record.end_s = now_s
         events, self._events = [*self._events, self._record], []
-        self._record = StepRecord(self._step, now_s)  # what happens between steps is told by events alone
+        between = self._between  # read by nobody: what happens between steps is told by events alone
+        if between.finished or between.rejected or between.preempted:
+            between = self._between = StepRecord(self._step, now_s)
+        self._record = between
         self._tell_policy(events)
         return events
 
@@ -243,10 +247,11 @@ class Scheduler:
         self._events.append(SequenceFinished(seq.id, seq.request.id, seq.choice, reason, now_s))
 
     def _release_ended(self, now_s: float) -> None:
-        for seq in self._aborted_in_flight:
-            if not seq.num_in_flight and seq.place is not Place.GONE:  # a fault may have freed it already
-                self._let_go(seq, now_s)
-        self._aborted_in_flight = [seq for seq in self._aborted_in_flight if seq.num_in_flight]
+        if self._aborted_in_flight:
+            for seq in self._aborted_in_flight:
+                if not seq.num_in_flight and seq.place is not Place.GONE:  # a fault may have freed it already
+                    self._let_go(seq, now_s)
+            self._aborted_in_flight = [seq for seq in self._aborted_in_flight if seq.num_in_flight]
         if self.queues.ended:
             ended = [seq for seq in self.queues.ended if not seq.num_in_flight]
             for seq in list(self.policy.let_go(ended, self.queues.running)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from headway.core import Hold, Place, Sequence, StepPlan
 from headway.errors import PolicyFault
 from headway.kv import KVCache
@@ -9,12 +11,14 @@ from headway.sched.policy import PlanLimits
 from headway.sched.queues import Queues
 from headway.sched.view import View
 
+_NOBODY: frozenset[str] = frozenset()
+
 
 def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:
     """Raise `PolicyFault` unless the plan is sound: known sequences, each once, paid for, within the limits."""
-    leaving = {entry.seq.id for entry in plan.preemptions}
-    returning = {seq.id for seq in plan.swap_ins}
-    num_new = sum(seq.num_branches for seq in plan.swap_ins)
+    leaving = {entry.seq.id for entry in plan.preemptions} if plan.preemptions else _NOBODY
+    returning = {seq.id for seq in plan.swap_ins} if plan.swap_ins else _NOBODY
+    num_new = sum([seq.num_branches for seq in plan.swap_ins])
     ids = [grant.seq.id for grant in plan.grants]
     if len(set(ids)) < len(ids):
         twice = next(seq_id for at, seq_id in enumerate(ids) if seq_id in ids[:at])
@@ -42,7 +46,7 @@ def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> N
             raise PolicyFault(policy, f"{num_seqs} sequences, limit {limits.max_seqs}")
 
 
-def _num_new(seq: Sequence, returning: set[str], policy: str) -> int:
+def _num_new(seq: Sequence, returning: Container[str], policy: str) -> int:
     """Sequences that a grant brings to the device; those swapped in are counted apart."""
     if seq.place in (Place.WAITING, Place.RUNNING):
         return seq.num_branches

@@ -105,7 +105,7 @@ class Vllm(Policy):
             cap=params.long_prefill_token_threshold,
             victim=_least_urgent if by_priority else youngest,
         )
-        if not plan.preemptions:
+        if view.waiting and not plan.preemptions:
             queue = sorted(view.waiting, key=_urgency) if by_priority else view.waiting
             admit(
                 view,

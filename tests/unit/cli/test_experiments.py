@@ -97,12 +97,14 @@ def test_mistakes_are_told_before_anything_is_loaded(capsys):
     assert "rate is 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seed", ["0", "1"])
-def test_a_small_tenant_hardly_feels_a_big_one(capsys, seed):
+@pytest.mark.parametrize(
+    ("seed", "duration"), [("0", "25"), *(pytest.param(seed, "90", marks=pytest.mark.slow) for seed in "0123")]
+)
+def test_a_small_tenant_hardly_feels_a_big_one(capsys, seed, duration):
     """In virtual time, beyond twice the capacity: at most twice as long as alone under `headway`, and far more else."""
-    assert main(["bench", "isolation", "--hardware", "CPU", "--duration", "40", "--seed", seed, "--json"]) == 0
+    assert main(["bench", "isolation", "--hardware", "CPU", "--duration", duration, "--seed", seed, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["is_virtual"]
     assert found["offered_over_served"] >= 1.5
     assert found["ratio_headway"] <= 2.0
-    assert found["ratio_vllm"] > 20.0
+    assert found["ratio_vllm"] > 10.0

@@ -131,11 +131,14 @@ double products(int num_steps) {
 #pragma GCC unroll 32
     for (auto& a : acc) start(a, 0);
     auto column = M::load(weights);
-    const auto act = M::broadcast(acts);
+    auto act = M::broadcast(acts);
+    hide(act);  // else products with zeros would be known beforehand
     for (int s = 0; s < num_steps; ++s) {
-        hide(column);
 #pragma GCC unroll 32
-        for (auto& a : acc) M::step(a, column, act);
+        for (auto& a : acc) {
+            hide(column);  // else one product would serve all accumulators
+            M::step(a, column, act);
+        }
     }
 #pragma GCC unroll 32
     for (auto& a : acc) hide(a);

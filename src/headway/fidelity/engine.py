@@ -17,7 +17,6 @@ from headway.fidelity.outcome import Deviation
 from headway.report import RunRecord, summarize
 from headway.sim import Calibration, Plan, Pool, calibrated_plant, simulate
 from headway.sim.calibration import slowness
-from headway.workload import Workload
 
 LEVELS = (50.0, 95.0)
 POLICIES = ("vllm", "sarathi_serve", "headway")
@@ -89,8 +88,7 @@ def check_engine(engine: Engine, calibration: Calibration, trial: EngineTrial, *
         entrant = with_policy(engine, replace(engine.config, policy=policy, policy_settings={}))
         rate = trial.load * _sustained(trial, _pool(entrant, calibration))
         runs = [
-            _pair(entrant, calibration, trial.requests.workload(rate, k), f"{policy} {k + 1}", on_progress)
-            for k in range(trial.repeats)
+            _pair(entrant, calibration, trial.requests, (rate, repeat), on_progress) for repeat in range(trial.repeats)
         ]
         checks.append(_compare(policy, rate, runs))
     return EngineCheck(checks=checks, trial=trial)
@@ -105,7 +103,12 @@ class _Pair:
     num_differences: int
 
 
-def _pair(entrant: Engine, calibration: Calibration, workload: Workload, name: str, on_progress: OnHeat) -> _Pair:
+def _pair(
+    entrant: Engine, calibration: Calibration, requests: MixedLoad, heat: tuple[float, int], on_progress: OnHeat
+) -> _Pair:
+    """A live run and a simulated one of the same requests; `heat` is the rate and the number of the repeat."""
+    workload = requests.workload(*heat)
+    name = f"{entrant.config.policy} {heat[1] + 1}"
     fresh = with_policy(entrant, entrant.config)
     executor, model, clock = fresh.core.executor, calibration.model, fresh.clock
     before = slowness(executor, model, clock)

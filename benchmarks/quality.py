@@ -1,6 +1,6 @@
 """What quantisation costs: perplexity of each weight format and KV dtype, divided by float32's, on two texts.
 
-    python benchmarks/quality.py --data DATA [--first 120000 50000] [--weights int8] [--kv-dtype int8 float16]
+    python benchmarks/quality.py [--data DATA] [--first 120000 50000] [--weights int8] [--kv-dtype int8] [--check]
 
 Method: a text's characters from `first` on, 40,000 of them, tokenised without BOS, cut into windows of 1,024 tokens,
 the first 8, each evaluated alone; mean negative log-likelihood of tokens 2 to 1,024. "same" is the share of positions
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,9 @@ NUM_WINDOWS = 8
 NUM_CHARACTERS = 40_000
 CHUNK = 256
 BLOCK_SIZE = 32
+MOST_RATIO = 1.01
+LEAST_SAME = {"Shakespeare": 0.92, "HumanEval": 0.965}
+DATA = Path(os.environ.get("HEADWAY_SHARED", Path(__file__).parents[2] / "shared")) / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +96,23 @@ def _chunks(
         yield model.run(cache, step, num_logits=len(rows)).logits_RV, ids[start + 1 : start + 1 + len(rows)]
 
 
-def main() -> None:
-    """Print one line per text and format."""
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with prompts/")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with prompts/")
     parser.add_argument("--model", default=None, help="a .gguf file; the default model without")
     parser.add_argument("--first", type=int, nargs=2, default=[0, 0], help="first character of each text")
     parser.add_argument("--weights", nargs="+", default=list(WEIGHT_FORMATS), choices=WEIGHT_FORMATS)
     parser.add_argument("--kv-dtype", nargs="+", default=list(KV_DTYPES), choices=KV_DTYPES)
     parser.add_argument("--kernel-set", default="auto")
     parser.add_argument("--windows", type=int, default=NUM_WINDOWS)
-    args = parser.parse_args()
+    parser.add_argument("--check", action="store_true", help="end with 1 where a ratio or a share breaks the promise")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print one line per text and format."""
+    args = arguments()
     opened = open_model(args.model)
     texts = {
         name: windows(opened, text, first, args.windows)
@@ -112,16 +123,21 @@ def main() -> None:
     del exact_model
     for name, score in exact.items():
         print(f"{name:12} float32 / float32: loss {score.loss:.4f}, perplexity {np.exp(score.loss):.3f}")
+    num_broken = 0
     for weights in args.weights:
         model = load(opened, weights, args.kernel_set)
         for kv_dtype in args.kv_dtype:
             for name, ids in texts.items():
                 score = evaluate(model, kv_dtype, ids)
                 ratio, same = np.exp(score.loss - exact[name].loss), (score.best == exact[name].best).mean()
+                kept = ratio <= MOST_RATIO and same >= LEAST_SAME[name]
+                num_broken += not kept
                 print(
-                    f"{name:12} {model.kernel_set} {weights} / {kv_dtype}: ratio {ratio:.4f}, same {same:.3f}",
+                    f"{name:12} {model.kernel_set} {weights} / {kv_dtype}: ratio {ratio:.4f}, same {same:.4f}"
+                    f"{'' if kept else '  BROKEN'}",
                     flush=True,
                 )
+    sys.exit(1 if args.check and num_broken else 0)
 
 
 if __name__ == "__main__":

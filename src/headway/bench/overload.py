@@ -96,7 +96,7 @@ class Probe:
     call: Call
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
-    async def run(self, until_s: float, every_s: float = 3.0) -> None:
+    async def run(self, until_s: float, every_s: float = 0.5) -> None:
         """Probe until a moment on the clock; a wait that has not ended by then counts for nothing."""
         while self.clock.now() < until_s:
             promised_s = await self._try()

@@ -9,12 +9,15 @@ from dataclasses import dataclass, fields
 from typing import NoReturn
 
 from headway.core import Cause, Refusal, Request, Tier
-from headway.engine.backlog import Backlog
+from headway.engine.backlog import MEMORY_S, Backlog
 from headway.engine.expiry import Expiry
 from headway.engine.guardrails import Guardrails
 from headway.errors import BadSetting, Overloaded
 
 LEAST_RETRY_S, MOST_RETRY_S = 1.0, 600.0
+
+MOST_TRIES = 3.0
+"""For the crowd no wait is said to be longer than by this factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,25 @@ class AdmissionLimits:
 NO_LIMITS = AdmissionLimits(max_queued_requests=0)
 
 
+class _Crowd:
+    """How many ask for each that is let in, the older ones fading."""
+
+    def __init__(self) -> None:
+        self._num_refused = self._num_let_in = self._at_s = 0.0
+
+    def add(self, now_s: float, num_refused: int) -> None:
+        """One more asked, and was let in or refused."""
+        fade = math.exp(-max(0.0, now_s - self._at_s) / MEMORY_S)
+        self._at_s = now_s
+        self._num_refused = self._num_refused * fade + num_refused
+        self._num_let_in = self._num_let_in * fade + 1 - num_refused
+
+    @property
+    def num_tries(self) -> float:
+        """How often one asks until it is let in, between 1 and `MOST_TRIES`."""
+        return min(MOST_TRIES, 1.0 + self._num_refused / max(1.0, self._num_let_in))
+
+
 @dataclass(frozen=True, slots=True)
 class _Refusal:
     cause: Cause
@@ -73,6 +95,7 @@ class Admission:
         self.expiry = Expiry(lambda request: self.backlog.token_rate(request.tier))
         self.refused: Counter[Cause] = Counter()
         self.drained: set[str] = set()
+        self._crowd = _Crowd()
         self.on_refusal: Callable[[Refusal], None] = _unheard
         self._num_kv_tokens = num_kv_tokens
 
@@ -80,9 +103,11 @@ class Admission:
         """Take a request on; its predicted TTFT in seconds where there is one. Raises `Overloaded`."""
         predicted_s = self.backlog.predicted_ttft_s(request)
         refusal = self._refusal(request, predicted_s, now_s)
+        num_tries = self._crowd.num_tries
+        self._crowd.add(now_s, int(refusal is not None))
         if refusal is not None:
             self.tell(request, refusal.cause, now_s)
-            self.refuse(refusal.cause, refusal.reason, refusal.retry_after_s)
+            self.refuse(refusal.cause, refusal.reason, refusal.retry_after_s * num_tries)
         self.backlog.add(request)
         return predicted_s
 
@@ -172,7 +197,7 @@ class Admission:
         limit_s = self.limits.ttft_limit_ms / 1000.0
         if limit_s and predicted_s is not None and predicted_s > limit_s and self.backlog.queued().num_requests:
             reason = f"its first token is predicted in {predicted_s:.3g} s, limit {limit_s:g} s"
-            # Others wait for room too, so no less than what it takes until there is room for one like this again.
+            # No less than what it takes until there is room for one like this again.
             rate = self.backlog.token_rate(request.tier)
             wait_s = max(predicted_s - limit_s, request.num_prompt / rate if rate else 0.0)
             return _Refusal(Cause.SLO, reason, wait_s)

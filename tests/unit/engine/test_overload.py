@@ -96,14 +96,15 @@ def test_beyond_capacity_the_promise_holds_for_what_is_let_in(policy, seconds):
     assert at_capacity.actual[max(at_capacity.actual, key=at_capacity.actual.get)] > 2.0
 
 
-SLOWNESS = 120.0
+SLOWNESS = 60.0
 """The machine here ends some hundred requests a second; one that ends one a second makes people wait."""
 
 
 def test_retry_after_tells_when_a_request_is_let_in(monkeypatch):
     """Whoever is refused and asks five times a second is let in within a factor of two of what was said, mostly."""
     monkeypatch.setattr("headway.engine.admission.LEAST_RETRY_S", 1.0 / SLOWNESS)
-    monkeypatch.setattr("headway.engine.backlog.MEMORY_S", 20.0 / SLOWNESS)
+    for module in ("admission", "backlog"):
+        monkeypatch.setattr(f"headway.engine.{module}.MEMORY_S", 20.0 / SLOWNESS)
     over, chance, found = Overload("headway", ttft_limit_ms=3000 / SLOWNESS), random.Random(3), []
 
     def ask(at_s, first=None):

@@ -24,7 +24,7 @@ WERROR := $(if $(filter true,$(CI)),-C cmake.define.HEADWAY_WERROR=ON)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve test test-fast test-full check sanitize emulate cross-aarch64 quality format dev wheel clean
+.PHONY: help serve test test-fast test-full check sanitize emulate cross-aarch64 quality bench bench-check bench-peers format dev wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,19 @@ emulate: $(STAMPS)/build $(STAMPS)/dev  ## the AVX-512 kernel sets by AVX2 stand
 
 quality: $(STAMPS)/package  ## what quantisation costs, by eight windows of each text; fails where a promise is broken
 	$(BIN)/python benchmarks/quality.py --check $(ARGS)
+
+ROUNDS ?= 5
+WORK   ?= serving16 serving32 serving64 stream prefill512 prefill2048 interference
+
+bench: $(STAMPS)/package  ## our own numbers on this machine: a table, and benchmarks/results/latest.json
+	$(BIN)/python -m benchmarks.own $(ARGS)
+
+bench-check: $(STAMPS)/package  ## fails where serving is less than half as fast as recorded for this processor
+	$(BIN)/python -m benchmarks.own --check
+
+bench-peers: $(STAMPS)/package  ## other systems from PyPI, the same work in alternation; writes docs/benchmarks.md
+	$(BIN)/python -m benchmarks.peers run --rounds $(ROUNDS) --only $(WORK) $(ARGS)
+	$(BIN)/python -m benchmarks.peers page
 
 AARCH64_ROOT ?= /usr/aarch64-linux-gnu
 

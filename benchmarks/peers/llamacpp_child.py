@@ -1,6 +1,6 @@
 """Runs in llama.cpp's environment: its HTTP server until standard input ends.
 
-    python llamacpp_child.py '{"model": PATH, "threads": 2, "slots": 16, "context": 8192, "port": 8080}'
+python llamacpp_child.py '{"model": PATH, "threads": 2, "slots": 16, "context": 8192, "port": 8080}'
 """
 
 import json

@@ -15,8 +15,12 @@ def few(num_examples):
 def sample(cases, every):
     """Parameters of which every so-many-th runs always, the others in a full run.
 
-    With `every` prime to the lengths of the lists whose product they are, each value of each list stays.
+    Of tuples, each value in each place must stay: choose `every` prime to the lengths of the lists that were combined.
     """
+    cases = list(cases)
+    if all(isinstance(case, tuple) for case in cases):
+        for every_value, kept in zip(zip(*cases, strict=True), zip(*cases[::every], strict=True), strict=True):
+            assert set(every_value) == set(kept), f"with every={every} these values never run: {every_value}"
     return [case if at % every == 0 else _slow(case) for at, case in enumerate(cases)]
 
 

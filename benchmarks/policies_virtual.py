@@ -95,13 +95,14 @@ def main() -> None:
     print("vllm sustains", ", ".join(f"{base:.3g}" for base in bases), "requests/s", flush=True)
     everything = {}
     for factor in map(float, given.rates.split(",")):
-        scores = {
-            policy: [
+        scores: dict[str, list[Score]] = {}
+        for policy in given.policies.split(","):
+            scores[policy] = [
                 score(run(policy, base * factor, load, cost, settings.get(policy, {})))
                 for load, base in zip(loads, bases, strict=True)
             ]
-            for policy in given.policies.split(",")
-        }
+            one = middle(scores[policy])
+            print(f"  {policy}: {one.output_throughput:.1f} tok/s, TTFT P95 {one.ttft_p95_ms:.0f} ms", flush=True)
         everything[factor] = {policy: [asdict(one) for one in runs] for policy, runs in scores.items()}
         print(table(scores, factor), flush=True)
     if given.json is not None:

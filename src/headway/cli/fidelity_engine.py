@@ -57,6 +57,8 @@ def engine(
     latency_bound: LatencyBound = 0.15,
     throughput_bound: ThroughputBound = 0.05,
     executor: options.ExecutorName = None,
+    weights: flags.Weights = None,
+    kv_dtype: flags.KvDtype = None,
     threads: flags.Threads = None,
     max_num_seqs: flags.MaxNumSeqs = 256,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = 512,

@@ -80,6 +80,8 @@ def run(
     verify: NumVerified = 3,
     quick: Quick = False,
     executor: options.ExecutorName = None,
+    weights: flags.Weights = None,
+    kv_dtype: flags.KvDtype = None,
     threads: flags.Threads = None,
     max_model_len: flags.MaxModelLen = None,
     num_blocks: flags.NumBlocks = None,

@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from headway.sim import Calibration
     from headway.tune import Outcome
 
-_BUILT = ("executor", "threads", "max_model_len", "num_blocks", "kv_cache_memory", "prefix_cache")
+_BUILT = (
+    "executor",
+    "weights",
+    "kv_dtype",
+    "threads",
+    "max_model_len",
+    "num_blocks",
+    "kv_cache_memory",
+    "prefix_cache",
+)
 """Flags that the tuned engine was built with, and that its server needs as well."""
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.figures import Figures, figures
+from benchmarks.peers.machine import machine
 from benchmarks.peers.systems import MAIN, Host, headway
 from benchmarks.peers.work import WORKS
-from headway.cli.collect_env import environment
 from headway.executor.native_loader import physical_cores
 from headway.report import Spread, over_repeats
 
@@ -50,7 +50,7 @@ def main() -> None:
     found = measure(list(WORKS), args.rounds)
     limit = profile()
     document = {
-        "machine": machine(limit),
+        "machine": {**machine(), **{name: limit["compute"][name] for name in ("weights", "kv_dtype")}},
         "seed": SEED,
         "rounds": args.rounds,
         "rows": list(rows(found, limit)),
@@ -84,21 +84,6 @@ def profile() -> dict[str, Any]:
     return document
 
 
-def machine(limit: dict[str, Any]) -> dict[str, Any]:
-    """What the numbers depend on; no names, no paths."""
-    facts = environment()
-    return {
-        "cpu": facts["cpu"]["model"],
-        "features": facts["cpu"]["features"],
-        "cores": physical_cores(),
-        "memory_bytes": facts["memory"]["total_bytes"],
-        "kernels": limit["compute"]["kernels"],
-        "weights": limit["compute"]["weights"],
-        "kv_dtype": limit["compute"]["kv_dtype"],
-        "version": facts["headway"]["version"],
-    }
-
-
 def rows(found: Found, limit: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The table: what was measured, its spread, what is wanted and whether it is so."""
     for work in ("serving16", "serving32", "serving64", "stream"):
@@ -113,7 +98,7 @@ def rows(found: Found, limit: dict[str, Any]) -> Iterator[dict[str, Any]]:
     outside = [100 * share for share in _values(found, "serving16", "outside_executor_share")]
     yield _row("outside the executor at 16 at once", outside, "% of wall", most=7.0)
     yield _row("start to ready", [one["start_s"] for runs in found.values() for one in runs], "s", most=3.0)
-    weights_mb = _matrix_bytes(limit["profiles"][0]) / 1e6
+    weights_mb = limit["compute"]["weight_bytes"] / 1e6
     resident = [mb - weights_mb - POOL_MB for mb in _values(found, "serving32", "resident_mb")]
     yield _row("resident memory − weights − KV pool", resident, "MB", most=250.0)
     yield from _limits(limit)
@@ -165,7 +150,7 @@ def check(path: Path) -> int:
         print(f"{path} is not there: run `make bench` first")
         return 1
     recorded = json.loads(path.read_text(encoding="utf-8"))
-    cpu = environment()["cpu"]["model"]
+    cpu = machine()["cpu"]
     if cpu != recorded["machine"]["cpu"]:
         print(f"recorded on {recorded['machine']['cpu']}, this is {cpu}: nothing to compare")
         return 0

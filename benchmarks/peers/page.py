@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.environments import PACKAGES
+from benchmarks.peers.machine import machine
 from benchmarks.peers.results import Results
 from benchmarks.peers.targets import OPENVINO, Q4, Q8, WORDS, verdicts
 from headway.report import Chart, Series, Spread, save_chart
@@ -29,7 +30,7 @@ METHOD = """\
 - One round runs every system once, each in a fresh process that nothing else shares the machine with; a ratio is made
   within a round and the table shows the median over rounds, with the smallest and largest in brackets.
 - Serving: requests of 152 prompt and exactly 64 output tokens, greedy, streamed over HTTP, 16, 32 or 64 in flight; 48,
-  64 and 128 requests. Prompts are common words in any order, as text, and no prompt is sent twice to a server; the
+  64 and 96 requests. Prompts are common words in any order, as text, and no prompt is sent twice to a server; the
   three that warm it up are others. The client is `headway.bench`, the same for every HTTP server, on the same cores.
 - OpenVINO GenAI runs in process, without HTTP or a client: its figures leave out what every server pays.
 - One stream: tokens a second behind the first one. Prefill: prompt tokens ÷ time to first token, one prompt at a time.
@@ -39,7 +40,7 @@ METHOD = """\
 - llama.cpp's files are requantised from the same Q4_1 file that the others read; its cache of ended prompts is off,
   because it could only cost time. Everything else is each system's default.
 
-    make bench-peers                  # everything: five rounds, about an hour on two cores
+    make bench-peers                  # everything: five rounds, more than an hour on two cores
     make bench-peers ROUNDS=1 WORK="serving16 stream"
 """
 
@@ -49,7 +50,7 @@ def write(results: Results, docs: Path, latest: Path = LATEST) -> None:
     own = json.loads(latest.read_text(encoding="utf-8")) if latest.exists() else {}
     parts = [
         INTRO,
-        _machine(own),
+        _machine(),
         "![Output tokens a second at 16, 32 and 64 requests at once](figures/peers-serving.svg)\n",
         "\n".join(_table(results)),
         "\n".join(_own(own)),
@@ -60,12 +61,13 @@ def write(results: Results, docs: Path, latest: Path = LATEST) -> None:
     (docs / "benchmarks.md").write_text("\n".join(parts), encoding="utf-8")
 
 
-def _machine(own: dict[str, Any]) -> str:
-    machine = own.get("machine", {})
+def _machine() -> str:
+    here = machine()
     packages = ", ".join(f"{name.partition('==')[0]} {name.partition('==')[2]}" for name in PACKAGES.values())
     return (
-        f"Machine: {machine.get('cpu', 'unknown')}, {machine.get('cores', '?')} cores, kernel set "
-        f"{machine.get('kernels', 'unknown')}. Peers: {packages}. Model: SmolLM2-135M-Instruct.\n"
+        f"Machine: {here['cpu']}, {here['cores']} cores, {here['memory_bytes'] / 1e9:.0f} GB; Headway "
+        f"{here['version']} with kernel set `{here['kernels']}`.\nPeers from PyPI: {packages}. Model: SmolLM2-135M-Instruct, Q4_1 file; "
+        "Headway holds it in int8.\n"
     )
 
 
@@ -78,7 +80,7 @@ def _table(results: Results) -> Iterator[str]:
         unit = "tok/s" if target.is_rate else "ms"
         yield (
             f"| {target.what} | {WORDS[target.peer]} | {one.ours.value:,.0f} {unit} | {one.theirs.value:,.0f} {unit} "
-            f"| **{one.ratio.value:.2f}** [{one.ratio.low:.2f} – {one.ratio.high:.2f}], {one.ratio.size} rounds "
+            f"| **{one.ratio.value:.2f}** [{one.ratio.low:.2f} – {one.ratio.high:.2f}], rounds: {one.ratio.size} "
             f"| ≥ {target.factor:g} | {'yes' if one.is_met else 'missed'} |"
         )
     yield "\nThe ratio says how many times better ours is: tokens a second by division, times the other way round.\n"

@@ -100,7 +100,7 @@ WORKS = {
     for work in (
         serving(16, 48),
         serving(32, 64),
-        serving(64, 128),
+        serving(64, 96),
         one_stream(),
         prefill(512, 5),
         prefill(2048, 3),

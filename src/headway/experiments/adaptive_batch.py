@@ -153,11 +153,15 @@ def _ratios(small: Mapping[str, Outcome], large: Mapping[str, Outcome], capacity
             name=f"throughput at {1e3 * LIMIT_S:g} ms, dynamic ÷ the best fixed size that keeps it",
             ours=large["dynamic"].rate / max(meets) if meets else float("inf"),
         ),
-        Ratio(
-            name="capacity, dynamic ÷ fixed, 32",
-            ours=capacity["dynamic"] / capacity["fixed, 32"] if capacity["fixed, 32"] else float("inf"),
-            paper=(1.22, 1.22),
-            why="it depends on which fixed size it is compared with: see the table",
+        *(
+            Ratio(
+                name=f"capacity, dynamic ÷ fixed, {size}",
+                ours=capacity["dynamic"] / capacity[f"fixed, {size}"],
+                paper=(1.22, 1.22),
+                why="it depends on which fixed size it is compared with: see the table",
+            )
+            for size in (LATENCY_SIZES[0], LATENCY_SIZES[-1])
+            if capacity[f"fixed, {size}"]
         ),
     ]
 

@@ -66,8 +66,8 @@ def _machine() -> str:
     packages = ", ".join(f"{name.partition('==')[0]} {name.partition('==')[2]}" for name in PACKAGES.values())
     return (
         f"Machine: {here['cpu']}, {here['cores']} cores, {here['memory_bytes'] / 1e9:.0f} GB; Headway "
-        f"{here['version']} with kernel set `{here['kernels']}`.\nPeers from PyPI: {packages}. Model: SmolLM2-135M-Instruct, Q4_1 file; "
-        "Headway holds it in int8.\n"
+        f"{here['version']} with kernel set `{here['kernels']}`.\n"
+        f"Peers from PyPI: {packages}. Model: SmolLM2-135M-Instruct, Q4_1 file; Headway holds it in int8.\n"
     )
 
 

@@ -75,7 +75,7 @@ def test_policy_flags_are_checked(capsys, model):
         (["--set", "chunk=3"], "POLICY.KEY=VALUE"),
         (["--prompt-p90", "5"], "P90"),
     ):
-        status, err = fails(capsys, "policies", *small(model), *args)
+        status, err = fails(capsys, "policies", *small(model), "--max-model-len", "512", *args)
         assert (status, words in err) == (2, True)
 
 

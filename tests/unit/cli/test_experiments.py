@@ -36,11 +36,13 @@ def near_server(monkeypatch, tmp_path):
         policy = words[words.index("--policy") + 1]
         engine = simulated_engine(wrap=lambda inner: Paced(inner, 0.005), policy=policy, num_blocks=200, max_num_seqs=4)
         path = write_tenants(tmp_path / "tenants.toml", dict.fromkeys(tenants, "")) if tenants else None
-        with live(AsyncLLM(engine=engine), tenants=path) as server:
-            started.append(list(words))
+        llm = AsyncLLM(engine=engine)
+        with live(llm, tenants=path) as server:
+            started.append((policy, llm.control))
             yield OwnServer(server.url, {name: key_of(name) for name in tenants}, os.getpid())
 
-    monkeypatch.setattr("headway.cli.own_server.own_server", own_server)
+    for module in ("own_server", "isolation_runs"):
+        monkeypatch.setattr(f"headway.cli.{module}.own_server", own_server)
     return started
 
 
@@ -62,7 +64,7 @@ def test_isolation_prints_its_figures(model, near_server, capsys):
     """Three runs on three servers, each under its policy, and what comes out of them."""
     assert isolation(model=model, duration_s=0.3, rate=20.0, factor=1.0, big_prompt=60, as_json=True) == 0
     check_isolation(json.loads(capsys.readouterr().out))
-    assert [words[words.index("--policy") + 1] for words in near_server] == ["headway", "headway", "vllm"]
+    assert [policy for policy, _ in near_server] == ["headway", "headway", "vllm"]
 
 
 def test_overload_prints_its_figures(model, near_server, capsys):
@@ -70,7 +72,8 @@ def test_overload_prints_its_figures(model, near_server, capsys):
     words = {"duration_s": 0.4, "prompt_len": 40, "output_len": 8, "ttft_ms": 1000.0, "margin": 0.5}
     assert overload(model=model, as_json=True, **words) == 0
     check_overload(json.loads(capsys.readouterr().out))
-    assert [words[-2:] for words in near_server] == [["--ttft-limit-ms", "500.0"]]
+    [(policy, control)] = near_server
+    assert (policy, control.admission.limits.ttft_limit_ms) == ("headway", 500.0)
 
 
 @pytest.mark.slow  # three servers of their own, and two seconds of load on each

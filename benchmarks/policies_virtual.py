@@ -21,7 +21,7 @@ from headway.report import Grid, RunRecord
 from headway.sched import POLICIES
 from headway.sim import Pool, simulate
 from headway.sim.fitted import Fitted, read_fitted
-from headway.sim.replica import Plan, Plant
+from headway.sim.plant import Plan, Plant
 
 CONTEXT = 2048
 LIMITS = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}

@@ -10,7 +10,7 @@ from headway.report import summarize
 from headway.server import ServerConfig, create_app
 from headway.server.serve import Leave
 from headway.sim import Plan, Pool, simulate
-from headway.sim.replica import Plant
+from headway.sim.plant import Plant
 from headway.workload import WorkItem
 from tests.support.engines import Gate, simulated_engine
 from tests.support.fake_engine import FakeEngine

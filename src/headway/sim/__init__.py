@@ -10,8 +10,9 @@ from headway.sim.hardware import HARDWARE_CARDS, HardwareCard, Link, hardware_ca
 from headway.sim.load import Load, load_of
 from headway.sim.modelcard import MODEL_CARDS, ModelCard, model_card
 from headway.sim.parallel import Parallel
+from headway.sim.plant import Plan, Plant
 from headway.sim.profile import KernelProfile, Profiled, read_profile
-from headway.sim.replica import Plan, Plant, Replica
+from headway.sim.replica import Replica
 from headway.sim.roofline import LinearLayer, Roofline, kv_blocks
 from headway.sim.router import ROUTERS, Router, make_router
 from headway.sim.scene import Scene, SceneRequest, load_scene, parse_scene

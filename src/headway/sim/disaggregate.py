@@ -8,7 +8,7 @@ from headway.core import Batch
 from headway.sim.hardware import Link
 from headway.sim.load import Load, load_of
 from headway.sim.modelcard import ModelCard
-from headway.sim.replica import Plan, Plant
+from headway.sim.plant import Plan, Plant
 from headway.sim.simulator import HandOver
 
 _NO_BUDGET = 1 << 20

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from headway.clock import VirtualClock
 from headway.core import Batch, FinishReason, Request
@@ -13,43 +11,13 @@ from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
 from headway.sched import Policy, Scheduler, make_policy
-from headway.sim.cost import CostModel
-from headway.sim.load import Load, load_of
 from headway.sim.lookahead import LookAhead, Pipelined
+from headway.sim.plant import Plan, Plant
 from headway.sim.stopping import stop
 
 _IDLE_S = 1e-3
 _MAX_IDLE_STEPS = 100_000
 """A policy that lets this much virtual time pass with nothing to wait for will never do anything again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plant:
-    """What one replica runs on. `context` bounds prompt + output; `num_stages` above 1 is a pipeline."""
-
-    cost: CostModel
-    num_blocks: int
-    block_size: int = 16
-    num_host_blocks: int | None = None
-    prefix_cache: str = "hashed"
-    num_stages: int = 1
-    looks_ahead: bool = False
-    context: int | None = None
-    load: Callable[[Batch], Load] = load_of
-
-    def __post_init__(self) -> None:
-        """A pool that holds nothing serves nobody."""
-        if self.num_blocks < 1:
-            raise BadSetting(f"the model leaves room for {self.num_blocks} KV blocks; add devices or memory")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Which policy schedules: its name, `--set` texts, and engine-wide limits for its parameters."""
-
-    policy: str = "vllm"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, object] = field(default_factory=dict)
 
 
 class Replica:

@@ -14,8 +14,9 @@ from headway.core import FinishReason
 from headway.engine.core import Emit
 from headway.report import Outcome, RequestRecord, RunRecord
 from headway.sim.agenda import Agenda
+from headway.sim.plant import Plan, Plant
 from headway.sim.prompts import PromptMaker
-from headway.sim.replica import Plan, Plant, Replica
+from headway.sim.replica import Replica
 from headway.sim.router import LeastLoaded, Router
 from headway.sim.watch import Life, Watch, record_of
 from headway.workload import WorkItem

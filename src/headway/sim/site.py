@@ -11,8 +11,8 @@ from headway.sim.fitted import Calibration, read_fitted
 from headway.sim.hardware import HardwareCard
 from headway.sim.modelcard import ModelCard
 from headway.sim.parallel import Parallel
+from headway.sim.plant import Plant
 from headway.sim.profile import Profiled, read_profile
-from headway.sim.replica import Plant
 from headway.sim.roofline import Roofline, block_swap_s, kv_blocks
 from headway.sim.vidur import read_vidur
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.engine import AdmissionLimits, Guarding, GuardSettings
+from headway.tune.lab import Sample
 from headway.tune.slo import SloTable
 from headway.tune.traffic import Traffic
 
 _ROOM = 2.0
-"""Multiples of the queue that the promises allow at the best rate."""
+"""Multiples of the longest queue that the promises allow, or that was seen."""
 
 _LEAST_QUEUE, _LEAST_LONG = 8, 64
 
@@ -26,19 +27,20 @@ class Guards:
     queue_timeout_ms: float = 0.0
 
     @classmethod
-    def of(cls, slo: SloTable, traffic: Traffic, factor: float) -> Guards:
-        """Guards for a table and a rate: who must wait longer than promised is told so at once.
+    def of(cls, slo: SloTable, traffic: Traffic, chosen: Sample) -> Guards:
+        """Guards for a table and the run to be guarded: who must wait longer than promised is told so at once.
 
-        Little's law gives the queue: requests a second times the longest wait that keeps the promise.
+        The queue may be as long as Little's law allows, requests a second times the longest wait that keeps the
+        promise, and as long as it was in the run that kept all promises; with room, as both are averages of chance.
         """
-        wait_s = slo.limit_s("queue_wait", "ttft")
-        rate = traffic.rate * factor
+        wait_s = slo.limit_s("ttft", "queue_wait")
+        rate = traffic.rate * chosen.factor
+        allowed = rate * wait_s if wait_s and math.isfinite(rate) else 0.0
+        most = max(_LEAST_QUEUE, math.ceil(_ROOM * max(allowed, chosen.longest_queue)))
         return cls(
             watched=slo.watched(),
             long_tokens=max(_LEAST_LONG, traffic.prompt_at(0.95)),
-            max_queued_requests=(
-                max(_LEAST_QUEUE, math.ceil(_ROOM * rate * wait_s)) if wait_s and math.isfinite(rate) else 1024
-            ),
+            max_queued_requests=most if wait_s else 1024,
             queue_timeout_ms=round(2 * _ROOM * wait_s * 1e3) if wait_s else 0.0,
         )
 

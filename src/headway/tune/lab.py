@@ -21,7 +21,8 @@ _CLOSE = 1.06
 class Sample:
     """One run: what was run, what came of it, and which promises it broke, the worst first.
 
-    `factor` is the rate as a multiple of the workload's own; `output_rate` is in tokens per second.
+    `factor` is the rate as a multiple of the workload's own; `output_rate` is in tokens per second, `longest_queue` the
+    most sequences that waited.
     """
 
     stage: str
@@ -31,6 +32,7 @@ class Sample:
     itl_p99_ms: float
     values: Mapping[str, float]
     broken: tuple[str, ...]
+    longest_queue: int = 0
     is_live: bool = False
 
     @property
@@ -92,6 +94,7 @@ def judge(stage: str, setting: Setting, factor: float, run: RunRecord, slo: SloT
         itl_p99_ms=itl.at(99.0) * 1e3 if itl.size else 0.0,
         values=values,
         broken=tuple(slo.broken(values)),
+        longest_queue=max((step.num_waiting for step in run.steps), default=0),
         is_live=not run.is_virtual,
     )
 

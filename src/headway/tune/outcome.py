@@ -36,9 +36,7 @@ class Outcome:
     @property
     def verified(self) -> Sample | None:
         """The live run of the chosen setting."""
-        own = self.chosen.setting.fields()
-        own.pop("kv_cache_utilization_limit", None)
-        return next((one for one in self.live if one.setting.fields() == own), None)
+        return next((one for one in self.live if one.setting == self.chosen.setting), None)
 
     @property
     def is_kept(self) -> bool:

@@ -14,6 +14,7 @@ from headway.tune.slo import USAGE
 from headway.tune.traffic import Traffic
 
 _BEYOND = (1.1, 1.25, 1.5, 2.0)
+_LEAST_KV = 0.05
 _MARGIN = 0.85
 """Share of the best rate in virtual time at which settings are verified: closer to it queues are chance."""
 
@@ -54,20 +55,20 @@ def tune(
     Raises `BadSetting` for a policy that cannot be tuned.
     """
     knobs = known_knobs(policy)
-    search = _Search(lab, traffic, on_progress, Setting(policy=policy), effort)
+    kv_limit = lab.slo.limits.get(USAGE, 1.0) if "kv_cache_utilization_limit" in knobs else 1.0
+    base = Setting(policy=policy, kv_limit=max(_LEAST_KV, kv_limit))
+    search = _Search(lab, traffic, on_progress, base, effort)
     baseline = search.baseline()
     wide = search.concurrency(baseline)
     shaped = search.budgets(wide, knobs)
     finals = search.real_traffic([baseline, *shaped], knobs)
     chosen = finals[0]
-    guards = Guards.of(lab.slo, traffic, chosen.factor)
+    guards = Guards.of(lab.slo, traffic, chosen)
     live: list[Sample] = []
     if verify is not None:
         margin = _MARGIN if traffic.scales else 1.0
         live = _verified(finals[: effort.num_verified], margin, verify, guards, on_progress)
         chosen = _best_live(finals, live)
-    if USAGE in lab.slo.limits and "kv_cache_utilization_limit" in knobs:
-        chosen = replace(chosen, setting=replace(chosen.setting, kv_limit=max(0.05, lab.slo.limits[USAGE])))
     search.stages.append(Stage(name="guardrails", text=guards.text(), samples=live))
     return Outcome(
         stages=search.stages,

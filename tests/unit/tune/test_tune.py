@@ -3,6 +3,7 @@
 import json
 import math
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -190,9 +191,9 @@ def test_all_stages_leave_their_evidence(outcome):
         "real traffic",
         "guardrails",
     ]
-    assert outcome.stages[0].samples[0].setting == Setting()
+    assert outcome.stages[0].samples[0].setting == Setting(kv_limit=0.9)
     real = outcome.stages[3].samples
-    base = next(one for one in real if one.setting == Setting())
+    base = next(one for one in real if one.setting == Setting(kv_limit=0.9))
     assert ranked([base, outcome.chosen])[0].factor <= outcome.chosen.factor * 1.06
     assert outcome.is_kept
     assert any(one.broken for one in outcome.beyond)
@@ -255,6 +256,17 @@ def test_live_runs_decide_among_the_best(outcome):
     assert isinstance(tried[0][1], Guards)
 
 
+def test_the_queue_has_room_for_what_keeps_the_promises():
+    """Twice what Little's law allows, or what was seen where that is more; waiting ends at four times the limit."""
+    own = traffic()
+    guards = Guards.of(SloTable({"ttft_p95_ms": 4000}), own, sample(factor=3.0))
+    assert guards.max_queued_requests == math.ceil(2 * 3.0 * own.rate * 4.0)
+    assert guards.queue_timeout_ms == 16_000
+    seen = replace(sample(factor=3.0), longest_queue=400)
+    assert Guards.of(SloTable({"ttft_p95_ms": 4000}), own, seen).max_queued_requests == 800
+    assert Guards.of(SloTable({"itl_p95_ms": 40}), own, seen).queue_timeout_ms == 0
+
+
 def test_a_closed_loop_is_tuned_at_its_own_rate():
     """There is no rate to raise; throughput decides, and nothing is tried beyond."""
     spec = {
@@ -295,7 +307,7 @@ def test_a_setting_is_run_live_behind_its_guards(tmp_path):
     own = Traffic.of(parse_workload(spec), 5)
     try:
         live = LiveRuns(engine, own, SLO, calls=TinyCalls(), on_progress=lambda *_: None)
-        made = live(sample(max_num_seqs=16, max_num_batched_tokens=64), Guards.of(SLO, own, 1.0))
+        made = live(sample(max_num_seqs=16, max_num_batched_tokens=64), Guards.of(SLO, own, sample()))
     finally:
         engine.core.executor.close()
     assert made.is_live

@@ -29,12 +29,14 @@ def engine_json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
 
 def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
     figures = [{**asdict(row), "error": row.error, "bound": check.bound(row)} for row in one.rows]
+    steps = {"median": one.step_median, "mean": one.step_mean}
     replayed = {"num_steps": one.num_steps, "num_differences": one.num_differences}
     return {
         "policy": one.policy,
         "requests_per_second": one.rate,
         "figures": figures,
         "slowness": one.slowness,
+        "steps": steps,
         "replay": replayed,
     }
 
@@ -63,7 +65,8 @@ def engine_text(check: EngineCheck) -> str:
                 columns=("figure", "live", "simulated", "error", "bound", "samples"),
                 rows=rows,
                 note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
-                f"steps took {one.slowness:.2f} times what they took in the calibration",
+                f"steps took {one.slowness:.2f} times what they took in the calibration;\n"
+                f"live steps took {one.step_median:.2f} times what was predicted, {one.step_mean:.2f} in the mean",
             ).to_text()
         )
     verdict = "within all bounds" if check.is_within else "beyond a bound"

@@ -43,7 +43,9 @@ class EngineTrial:
 class PolicyCheck:
     """One policy: its rate, its figures (the median of the runs), and the decisions that replay made otherwise.
 
-    `slowness` is what steps took around the runs, relative to the calibration: simulated steps are as slow.
+    `slowness` is what steps took around the runs, relative to the calibration: simulated steps are as slow. What the
+    live steps took relative to that has `step_median` and `step_mean`; a mean far above a median near 1 is a machine
+    that was disturbed, a median far from 1 a model that is wrong.
     """
 
     policy: str
@@ -52,6 +54,8 @@ class PolicyCheck:
     num_steps: int
     num_differences: int
     slowness: float
+    step_median: float
+    step_mean: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class _Pair:
     live: RunRecord
     virtual: RunRecord
     slowness: float
+    ratios: Sequence[float]
     num_steps: int
     num_differences: int
 
@@ -112,11 +117,13 @@ def _pair(
     fresh = with_policy(entrant, entrant.config)
     executor, model, clock = fresh.core.executor, calibration.model, fresh.clock
     before = slowness(executor, model, clock)
-    live, replayed = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
+    live, replayed, steps = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
     slow = (before + slowness(executor, model, clock)) / 2
     virtual = simulate(workload.items(), _pool(entrant, replace(calibration, model=model.scaled(slow))))
+    scaled = model.scaled(slow)
+    ratios = [step.seconds / scaled.predict(step.load) for step in steps]
     differing = {difference.step for difference in replayed.differences}
-    return _Pair(live, virtual, slow, replayed.num_steps, len(differing) + bool(replayed.note))
+    return _Pair(live, virtual, slow, ratios, replayed.num_steps, len(differing) + bool(replayed.note))
 
 
 def _pool(engine: Engine, calibration: Calibration) -> Pool:
@@ -157,6 +164,7 @@ def _compare(policy: str, rate: float, pairs: Sequence[_Pair]) -> PolicyCheck:
         )
         for (metric, figure), values in figures.items()
     ]
+    ratios = [ratio for pair in pairs for ratio in pair.ratios] or [float("nan")]
     return PolicyCheck(
         policy=policy,
         rate=rate,
@@ -164,6 +172,8 @@ def _compare(policy: str, rate: float, pairs: Sequence[_Pair]) -> PolicyCheck:
         num_steps=sum(pair.num_steps for pair in pairs),
         num_differences=sum(pair.num_differences for pair in pairs),
         slowness=statistics.median(pair.slowness for pair in pairs),
+        step_median=statistics.median(ratios),
+        step_mean=statistics.fmean(ratios),
     )
 
 

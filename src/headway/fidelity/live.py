@@ -11,6 +11,7 @@ from headway.bench import Call, EngineTarget, Progress, Runner, RunPlan
 from headway.engine import Engine, scheduling_facts
 from headway.obs.decision_log import DecisionLog
 from headway.report import RunRecord
+from headway.sim.calibration import Observation, StepListener
 from headway.sim.replay import Replay, replay
 from headway.workload import WorkItem, Workload
 
@@ -32,15 +33,17 @@ class RandomIds:
 
 async def run_live(
     engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]
-) -> tuple[RunRecord, Replay]:
-    """Send a workload to an idle engine, then decide its steps again with their recorded times.
+) -> tuple[RunRecord, Replay, list[Observation]]:
+    """Send a workload to an idle engine, then decide its steps again with their recorded times; also what they took.
 
     The engine's thread is stopped at the end, its executor stays open.
     """
     with TemporaryDirectory() as folder:
         path = Path(folder, "steps.jsonl")
         log = DecisionLog(path, scheduling_facts(engine), block_size=engine.limits.block_size, max_bytes=_MOST_LOG)
+        listener = StepListener()
         engine.core.listen(log.on_events)
+        engine.core.listen(listener.on_events)
         try:
             async with EngineTarget(engine) as target:
                 calls = RandomIds(engine.model.vocab_size)
@@ -48,4 +51,4 @@ async def run_live(
                 record = await Runner(target, calls, engine.clock, plan, on_progress=on_progress).run()
         finally:
             log.close()
-        return record, replay(path)
+        return record, replay(path), listener.found

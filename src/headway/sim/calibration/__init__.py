@@ -5,6 +5,7 @@ Must not know: commands, files of workloads. Start reading at `calibrate`, then 
 
 from headway.sim.calibration.calibrate import Effort, calibrate
 from headway.sim.calibration.fit import Fit, Observation, fit_steps, quantile
+from headway.sim.calibration.live import StepListener
 from headway.sim.calibration.probing import Progress, slowness
 
-__all__ = ["Effort", "Fit", "Observation", "Progress", "calibrate", "fit_steps", "quantile", "slowness"]
+__all__ = ["Effort", "Fit", "Observation", "Progress", "StepListener", "calibrate", "fit_steps", "quantile", "slowness"]

@@ -158,10 +158,10 @@ class SimulatedExecutor:
     def _check(self, lanes: list[Lane]) -> None:
         size, num_blocks = self._capacity.block_size, self._capacity.num_blocks
         for lane in lanes:
-            last = lane.start + len(lane.token_ids) - 1
+            last, table = lane.start + len(lane.token_ids) - 1, lane.block_table
             assert last >= lane.start, f"{lane.seq_id}: a lane has no tokens"
-            assert last < len(lane.block_table) * size, f"{lane.seq_id}: {len(lane.block_table)} blocks for {last + 1}"
-            assert 0 <= lane.block_table[last // size] < num_blocks, f"{lane.seq_id}: no such block"
+            assert last < len(table) * size, f"{lane.seq_id}: {len(table)} blocks for {last + 1}"
+            assert 0 <= table[last // size] < num_blocks, f"{lane.seq_id}: no such block"
 
     @staticmethod
     def _check_pairs(pairs: list[BlockPair], num_from: int, num_to: int) -> None:

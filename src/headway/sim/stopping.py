@@ -10,4 +10,4 @@ def stop(seq: Sequence) -> FinishReason | None:
     request, token_ids = seq.request, seq.token_ids
     if token_ids[-1] in request.eos_ids:
         return FinishReason.STOP
-    return FinishReason.LENGTH if seq.num_output >= request.max_output else None
+    return FinishReason.LENGTH if len(token_ids) - len(request.prompt_ids) >= request.max_output else None

@@ -50,10 +50,11 @@ class OverloadLoad:
     def closed(self) -> list[WorkItem]:
         """Users who ask again as soon as they are answered; the plan's duration ends them."""
         chance = random.Random(self.seed)
+        num_turns = max(20, math.ceil(self.duration_s))  # each is made before the load begins, which takes time
         return [
             self._item(f"u{user}-{turn}", chance, session=f"u{user}", turn=turn, at_s=0.0 if turn == 0 else None)
             for user in range(self.num_users)
-            for turn in range(400)
+            for turn in range(num_turns)
         ]
 
     def _item(
@@ -76,12 +77,19 @@ class OverloadLoad:
         return len(good) / self.duration_s
 
 
-def sustained(run: RunRecord, duration_s: float) -> float:
-    """Whole answers per second of users who always ask: the second half, when all of them are under way."""
-    half_s = duration_s / 2
-    return sum(
-        record.outcome is Outcome.OK and half_s <= (record.last_s or 0.0) < duration_s for record in run.requests
-    ) / (duration_s - half_s)
+def sustained(run: RunRecord, load: OverloadLoad) -> float:
+    """Requests' worth of tokens per second for users who always ask: they keep the server busy from the start.
+
+    A prompt counts once its first token came, an answer by the part that had come when the time was over.
+    """
+    num_tokens = 0.0
+    for record in run.requests:
+        if record.first_s is not None and record.first_s < load.duration_s:
+            last_s = record.last_s or record.first_s
+            took_s = max(last_s - record.first_s, 1e-9)
+            share = min(1.0, (load.duration_s - record.first_s) / took_s)
+            num_tokens += record.num_prompt + share * record.num_output
+    return num_tokens / load.duration_s / (load.num_prompt + load.num_output)
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ async def _measure(load: OverloadLoad, url: str, given: dict[str, Any], screen: 
     track.set_limit(0.0)  # users who ask again at once would storm a server that refuses them
     closed = await track.run("capacity", load.closed(), is_closed=True)
     track.set_limit(given["ttft_ms"] * given["margin"])
-    capacity = max(sustained(closed, load.duration_s), 0.01)
+    capacity = max(sustained(closed, load), 0.01)
     screen.log(f"capacity {capacity:.2f} requests/s")
     goodputs: dict[float, float] = {}
     refused: dict[float, int] = {}

@@ -1,7 +1,7 @@
 // Invisible scheduling: a sequence's logits are those of its solo run, bit for bit.
 #include <algorithm>
 #include <cstring>
-#include <thread>
+#include <future>
 
 #include "check.h"
 #include "tiny_model.h"
@@ -73,7 +73,7 @@ void check_moves(const Case& c, Model& model, const std::vector<float>& solo) {
     cache.swap_in({{2, 9}, {0, 8}, {1, 7}});
     const std::vector<float> want = rows_of(solo, model, kPrefix, kTokens);
     // The fork shares two blocks, owns a copy of the third and writes other tokens behind it.
-    run_lanes(model, cache, {{kPrefix - 1, 20, {9, 8, 6, 10}, 5}});
+    run_lanes(model, cache, {{kPrefix - 1, kBlock + 1, {9, 8, 6, 10}, 5}});
     for (const std::vector<int>& table : {std::vector<int>{9, 8, 7, 11, 12, 13}, {4, 5, 7, 14, 15, 0}}) {
         expect(same_bits(run_lanes(model, cache, {{kPrefix, kTokens - kPrefix, table}}), want),
                "blocks move with their tokens", c.set.c_str());
@@ -95,16 +95,19 @@ void check_case(const Case& c) {
 void check_callers(const TinyModel& tiny) {
     Model model(tiny.config, WeightFormat::kInt8, "auto", 2);
     fill(model, tiny);
-    std::vector<std::vector<float>> found(3);
-    std::vector<std::thread> callers;
-    for (std::vector<float>& logits : found) {
-        callers.emplace_back([&] {
+    std::vector<std::future<std::vector<float>>> callers;
+    for (int i = 0; i < 3; ++i) {
+        callers.push_back(std::async(std::launch::async, [&] {
             KvCache cache(tiny.config, KvDtype::kFloat16, 16, 2, 0);
-            for (int i = 0; i < 10; ++i) logits = run_lanes(model, cache, {{0, 20, {1, 0}}});
-        });
+            std::vector<float> logits;
+            for (int repeat = 0; repeat < 10; ++repeat) logits = run_lanes(model, cache, {{0, 20, {1, 0}}});
+            return logits;
+        }));
     }
-    for (std::thread& caller : callers) caller.join();
-    for (const std::vector<float>& logits : found) expect(same_bits(logits, found[0]), "callers do not see each other");
+    const std::vector<float> first = callers[0].get();
+    for (std::size_t i = 1; i < callers.size(); ++i) {
+        expect(same_bits(callers[i].get(), first), "callers do not see each other");
+    }
 }
 
 }  // namespace

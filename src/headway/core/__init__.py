@@ -18,6 +18,7 @@ from headway.core.events import (
     SequenceFinished,
     StepRecord,
     TokenEmitted,
+    Waste,
 )
 from headway.core.plan import Batch, BlockPair, Draw, Grant, Hold, Lane, Preemption, PreemptMethod, Requeue, StepPlan
 from headway.core.refusal import Refusal
@@ -63,4 +64,5 @@ __all__ = [
     "Tier",
     "Token",
     "TokenEmitted",
+    "Waste",
 ]

@@ -132,6 +132,17 @@ NOTHING = Said()
 """What a policy without remarks says."""
 
 
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What a step computes for nobody, by sequence: rows of ended ones, and tokens that fill others' rows up."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    padding: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_WASTE = Waste()
+
+
 @dataclass(slots=True)
 class StepRecord:
     """One step as it was carried out; a tape is a list of these.
@@ -152,13 +163,22 @@ class StepRecord:
     finished: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
     free_blocks: int = 0
-    wasted_rows: dict[str, int] = field(default_factory=dict)
-    padding: dict[str, int] = field(default_factory=dict)
+    waste: Waste = NO_WASTE
     said: Said = NOTHING
     queued: QueueSizes = QueueSizes()
     lost: dict[str, int] = field(default_factory=dict)
     end_s: float = 0.0
     executor_s: float = field(default=0.0, compare=False)  # measured: two runs of one tape differ in it
+
+    @property
+    def wasted_rows(self) -> Mapping[str, int]:
+        """Rows of sequences that ended."""
+        return self.waste.rows
+
+    @property
+    def padding(self) -> Mapping[str, int]:
+        """Tokens that fill rows up."""
+        return self.waste.padding
 
     @property
     def notes(self) -> list[str]:

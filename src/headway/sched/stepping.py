@@ -19,6 +19,7 @@ from headway.core import (
     Sequence,
     StepPlan,
     StepRecord,
+    Waste,
 )
 from headway.kv import KVCache, Ledger
 from headway.sched.queues import Queues
@@ -55,8 +56,9 @@ class Stepper:
             self._kv.reserve(seq_id, num_blocks)
         self._fill(batch, ledger.movers)
         record.grants = {grant.seq.id: grant.num_tokens for grant in plan.grants}
-        record.padding = {grant.seq.id: grant.padding for grant in plan.grants if grant.padding}
-        record.wasted_rows = dict.fromkeys([seq.id for seq in plan.wasted], 1)
+        padding = {grant.seq.id: grant.padding for grant in plan.grants if grant.padding}
+        if padding or plan.wasted:
+            record.waste = Waste(dict.fromkeys([seq.id for seq in plan.wasted], 1), padding)
         record.free_blocks = self._kv.num_free
         return batch
 

@@ -127,7 +127,7 @@ def _json_step(record: StepRecord) -> dict[str, object]:
     fields = asdict(record)
     names = ("step", "grants", "preempted", "swapped_out", "swapped_in", "finished", "rejected", "free_blocks")
     step: dict[str, object] = {name: fields[name] for name in names}
-    step["waste"] = {"rows": record.wasted_rows, "padding": record.padding}
+    step["waste"] = {"rows": dict(record.wasted_rows), "padding": dict(record.padding)}
     step["notes"] = record.notes
     return step
 

@@ -1,5 +1,14 @@
 from headway.bench.ledger import EngineWatch
-from headway.core import Admitted, FinishReason, Preempted, PreemptMethod, SequenceFinished, StepRecord, TokenEmitted
+from headway.core import (
+    Admitted,
+    FinishReason,
+    Preempted,
+    PreemptMethod,
+    SequenceFinished,
+    StepRecord,
+    TokenEmitted,
+    Waste,
+)
 
 
 def step(number, grants, **fields):
@@ -39,7 +48,7 @@ def test_cached_prompt_tokens_are_neither_computed_nor_computed_again():
 def test_padding_and_rows_of_ended_sequences_are_waste():
     """Static batching pays for both."""
     watch = EngineWatch(8)
-    watch.on_events([step(0, {"a": 2, "b": 5}, padding={"a": 3}, wasted_rows={"c": 1, "d": 1})])
+    watch.on_events([step(0, {"a": 2, "b": 5}, waste=Waste(rows={"c": 1, "d": 1}, padding={"a": 3}))])
     assert watch.totals()["wasted_tokens"] == 5
 
 

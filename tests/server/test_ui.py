@@ -58,8 +58,9 @@ async def test_the_page_is_everybodys_and_its_feed_asks_for_a_key(engine, serve,
 
 
 @pytest.fixture
-def live_llm():
-    """Start one server over a paced engine at a port, any number of times."""
+def live_llm(monkeypatch):
+    """Start one server over a paced engine at a port, any number of times; its feed tells of itself more often."""
+    monkeypatch.setattr("headway.server.feed.PERIOD_S", 0.2)
     servers = []
 
     def start(port=0, **settings):
@@ -87,7 +88,7 @@ async def test_the_feed_tells_steps_blocks_queue_and_requests(live_llm):
     """Every step once, in order; requests with their time line; blocks that add up."""
     server = live_llm()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
-        asks = [asyncio.create_task(client.post("/v1/completions", json=BODY | {"max_tokens": 150})) for _ in range(3)]
+        asks = [asyncio.create_task(client.post("/v1/completions", json=BODY | {"max_tokens": 100})) for _ in range(3)]
         found = await pictures(client, 3)
         for answer in await asyncio.gather(*asks):
             assert answer.status_code == 200
@@ -109,7 +110,7 @@ async def test_a_tenant_sees_its_own_requests_only(live_llm, tmp_path):
     server = live_llm(tenants=path, metrics_access="key")
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
         asks = [
-            asyncio.create_task(client.post("/v1/completions", json=BODY | {"max_tokens": 150}, headers=bearer(name)))
+            asyncio.create_task(client.post("/v1/completions", json=BODY | {"max_tokens": 100}, headers=bearer(name)))
             for name in ("small", "big")
         ]
         await asyncio.sleep(0.3)

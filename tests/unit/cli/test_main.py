@@ -88,9 +88,22 @@ def test_a_users_mistake_is_one_line_and_status_2(headway, args, mention):
     assert mention in err
 
 
-def test_status_reaches_the_shell(tmp_path):
-    """A real process ends with the same status, without a traceback."""
-    done = run("tape", "no-scene.json", "--policy", "vllm", cwd=tmp_path)
+WRONG = ("tape", "no-scene.json", "--policy", "vllm")
+
+
+@pytest.mark.server
+def test_status_reaches_the_shell(nursery):
+    """A process of its own ends with the same status, without a traceback."""
+    process = nursery.start("headway.cli.main:main", *WRONG)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.slow  # imports everything anew
+def test_status_of_an_interpreter_reaches_the_shell():
+    """The same of one that a user starts."""
+    done = run(*WRONG)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
 

@@ -36,11 +36,14 @@ def calibration(step_s):
     )
 
 
-def test_every_live_decision_is_made_again(engine):
+@pytest.mark.parametrize(
+    "policies", [("vllm", "headway"), pytest.param(("sarathi_serve", "orca"), marks=pytest.mark.slow)], ids=" ".join
+)
+def test_every_live_decision_is_made_again(engine, policies):
     """With the recorded step times each plan of a live run comes out the same, whatever the policy."""
-    trial = EngineTrial(requests=FAST, policies=("vllm", "sarathi_serve", "headway", "orca"), repeats=1)
+    trial = EngineTrial(requests=FAST, policies=policies, repeats=1)
     check = check_engine(engine, calibration(2e-3), trial, on_progress=lambda *_: None)
-    assert [one.num_differences for one in check.checks] == [0, 0, 0, 0]
+    assert [one.num_differences for one in check.checks] == [0, 0]
     assert all(one.num_steps > 5 for one in check.checks)
     for one in check.checks:
         assert [(row.metric, row.figure) for row in one.rows] == [
@@ -55,7 +58,7 @@ def test_every_live_decision_is_made_again(engine):
 def test_step_times_that_are_wrong_are_found(engine):
     """A simulation whose host takes a tenth of a second between steps is beyond every bound on latency."""
     trial = EngineTrial(requests=FAST, policies=("vllm",), repeats=1, load=0.85)
-    wrong = replace(calibration(2e-3), model=Fitted(rows=((1, 2e-3),), host_s=0.3))
+    wrong = replace(calibration(2e-3), model=Fitted(rows=((1, 2e-3),), host_s=0.1))
     check = check_engine(engine, wrong, trial, on_progress=lambda *_: None)
     assert not check.is_within
     assert all(row.error > 1.0 for row in check.checks[0].rows if row.metric == "ITL")

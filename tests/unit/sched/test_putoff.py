@@ -11,8 +11,9 @@ def seq(name, prompt, **own):
 def after(num_arrivals, share=0.05, age_s=10.0):
     """One that has seen so many requests come."""
     part = PutOff(share, age_s)
-    for number in range(num_arrivals):
-        part.on_event(Arrived(seq(f"old{number}", 1).request, 0.0))
+    arrived = Arrived(seq("old", 1).request, 0.0)
+    for _ in range(num_arrivals):
+        part.on_event(arrived)
     return part
 
 

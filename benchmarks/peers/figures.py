@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -70,9 +71,7 @@ FIGURES: dict[str, Callable[[Measured], Figures]] = {
 
 
 def figures(work: str, seen: Measured) -> Figures:
-    """The numbers of a run of the work of that name, with what every run tells."""
-    return {
-        **FIGURES[work.rstrip("0123456789")](seen),
-        "start_s": seen.start_s,
-        "resident_mb": seen.resident_bytes / 1e6,
-    }
+    """The numbers of a run of the work of that name, with what every run tells. What was not seen is left out."""
+    found = FIGURES[work.rstrip("0123456789")](seen)
+    told = {"start_s": seen.start_s, "resident_mb": seen.resident_bytes / 1e6}
+    return {name: value for name, value in {**found, **told}.items() if not math.isnan(value)}

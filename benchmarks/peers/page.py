@@ -34,7 +34,7 @@ METHOD = """\
   three that warm it up are others. The client is `headway.bench`, the same for every HTTP server, on the same cores.
 - OpenVINO GenAI runs in process, without HTTP or a client: its figures leave out what every server pays.
 - One stream: tokens a second behind the first one. Prefill: prompt tokens ÷ time to first token, one prompt at a time.
-- Interference: eight short streams decode; from the fourth second on, four prompts of 1,500 words arrive three seconds
+- Interference: eight short streams decode; from the eighth second on, four prompts of 1,500 words arrive three seconds
   apart. The gaps count from the first of them to the first answer token of the last. Headway runs with
   `--itl-target-ms 60` here, with its defaults everywhere else.
 - llama.cpp's files are requantised from the same Q4_1 file that the others read; its cache of ended prompts is off,

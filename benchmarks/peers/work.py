@@ -13,8 +13,8 @@ from headway.workload import PromptMaker, WorkItem
 NUM_PROMPT, NUM_OUTPUT = 152, 64
 NUM_WARMUPS = 3
 LONG_WORDS = 1500
-LONG_AT_S = (4.0, 7.0, 10.0, 13.0)
-STREAM_ENDS_S = 20.0
+LONG_AT_S = (8.0, 11.0, 14.0, 17.0)
+STREAM_ENDS_S = 45.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ def prefill(num_prompt: int, num: int) -> Work:
 
 
 def interference() -> Work:
-    """Eight short streams that outlast four long prompts, which come three seconds apart."""
+    """Eight short streams that outlast four long prompts, which come three seconds apart, on slow systems too."""
     short = [
         WorkItem(
             id=f"short-{k}",
             num_prompt=NUM_PROMPT,
-            num_output=1800,
-            max_output=1800,
+            num_output=4000,
+            max_output=4000,
             at_s=0.0,
             cancel_s=STREAM_ENDS_S,
             traffic_class="short",
@@ -85,7 +85,7 @@ def interference() -> Work:
         )
         for k, at_s in enumerate(LONG_AT_S)
     ]
-    return Work(name="interference", items=(*short, *long), at_once=12, max_len=2048, num_warmups=0)
+    return Work(name="interference", items=(*short, *long), at_once=12, max_len=4352, num_warmups=0)
 
 
 def _items(num: int, num_prompt: int, num_output: int) -> Iterator[WorkItem]:

@@ -88,17 +88,8 @@ def test_promises_that_no_setting_keeps_end_with_status_1(headway, tmp_path, cal
     status, out, _ = headway(
         "tune",
         *("--slo", table, "--num-requests", "10", "--rate", "1", "--prompt-len", "9", "--output-len", "2"),
-        *(
-            "--simulate-only",
-            "--calibration",
-            calibration,
-            "--max-requests",
-            "10",
-            "--quick",
-            "-o",
-            tmp_path / "out.toml",
-        ),
-        *("--policy", "vllm"),
+        *("--simulate-only", "--calibration", calibration, "--max-requests", "10", "--quick"),
+        *("-o", tmp_path / "out.toml", "--policy", "vllm"),
     )
     assert status == 1
     assert "No setting keeps all promises" in out

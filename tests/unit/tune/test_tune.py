@@ -36,11 +36,11 @@ COST = Fitted(rows=((1, 5e-3), (8, 6e-3), (64, 40e-3)), drawn_s=2e-4, context_s=
 SLO = SloTable({"ttft_p95_ms": 800, "itl_p95_ms": 60, "queue_wait_p95_ms": 400, "kv_cache_utilization_max": 0.9})
 
 
-def traffic(num=12, **more):
+def traffic(num=8, **more):
     spec = {
         "num_requests": num,
         "arrivals": {"process": "poisson", "rate": 4.0},
-        "lengths": {"prompt": "uniform:low=10,high=400", "output": "uniform:low=4,high=24"},
+        "lengths": {"prompt": "uniform:low=10,high=400", "output": "uniform:low=4,high=8"},
         **more,
     }
     return Traffic.of(parse_workload(spec), num)

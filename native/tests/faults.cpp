@@ -47,13 +47,16 @@ HW_EXPORT void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept 
     return refused(allocations_left) ? nullptr : real(alignment, size);
 }
 
-__attribute__((visibility("default"))) void* operator new(std::size_t size) {
+// Never inlined: a compiler that looks inside would see `free` for what `operator new` gave, and warn.
+#define HW_OPERATOR __attribute__((visibility("default"), noinline))
+
+HW_OPERATOR void* operator new(std::size_t size) {
     void* memory = refused(allocations_left) ? nullptr : std::malloc(size == 0 ? 1 : size);
     if (memory == nullptr) throw std::bad_alloc();
     return memory;
 }
-__attribute__((visibility("default"))) void operator delete(void* memory) noexcept { std::free(memory); }
-__attribute__((visibility("default"))) void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+HW_OPERATOR void operator delete(void* memory) noexcept { std::free(memory); }
+HW_OPERATOR void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace headway::test {
 

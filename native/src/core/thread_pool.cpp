@@ -95,7 +95,7 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
 ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() {
-    stopping_ = true;
+    stopping_.store(true, std::memory_order_relaxed);
     job_number_.fetch_add(1, std::memory_order_release);
     job_number_.notify_all();
     for (std::thread& thread : threads_) thread.join();
@@ -137,7 +137,7 @@ void ThreadPool::loop(int index) {
     for (;;) {
         wait_while_equal(job_number_, seen);
         seen = job_number_.load(std::memory_order_acquire);
-        if (stopping_) return;
+        if (stopping_.load(std::memory_order_relaxed)) return;
         if (!enter()) continue;
         work(index);
         leave();

@@ -78,7 +78,7 @@ private:
     alignas(64) std::atomic<std::uint32_t> gate_{0};      // threads inside the job, and whether more may enter
 
     alignas(64) int num_threads_;
-    bool stopping_ = false;
+    std::atomic<bool> stopping_{false};  // read by a thread that comes too late for the last job, too
     Job job_ = nullptr;
     void* context_ = nullptr;
     std::uint32_t first_phase_ = 0;

@@ -99,8 +99,8 @@ class StepProfiler:
         # The first to be prefilled decodes while the others are: it must not end before the last.
         # A policy may grant a prompt few tokens a step beside others' decodes; none grants fewer than these.
         spare = num_seqs * (num_prompt // _LEAST_CHUNK + 4)
-        most = self._engine.limits.max_model_len - num_prompt
-        ids = [self._submit(num_prompt, num_steps + min(spare, most - num_steps)) for _ in range(num_seqs)]
+        room = max(0, self._engine.limits.max_model_len - num_prompt - num_steps)
+        ids = [self._submit(num_prompt, num_steps + min(spare, room)) for _ in range(num_seqs)]
         for _ in range(spare):
             if not self._waiting:
                 break

@@ -233,6 +233,7 @@ def _device_ratios(gains: Gains) -> list[Ratio]:
 
 def _pipe_ratios(pipes: Mapping[str, Passage]) -> list[Ratio]:
     ours, orca, single = pipes["SARATHI"], pipes["Orca"], pipes["8 replicas"]
+    why = "it moves with the size of the chunk and with what an all-reduce of eight devices costs: see the table"
     return [
         Ratio(
             name="pipeline: bubbles, Orca ÷ SARATHI",
@@ -240,22 +241,16 @@ def _pipe_ratios(pipes: Mapping[str, Passage]) -> list[Ratio]:
             paper=(6.29, 6.29),
             why="see the table; bubbles here include the filling and the draining of the pipeline",
         ),
-        Ratio(
-            name="pipeline: end to end ÷ Orca",
-            ours=orca.duration_s / ours.duration_s,
-            paper=(1.91, 1.91),
-            why=_PIPE_WHY,
-        ),
-        Ratio(
-            name="pipeline: end to end ÷ 8 replicas without",
-            ours=single.duration_s / ours.duration_s,
-            paper=(1.48, 1.48),
-            why=_PIPE_WHY,
+        *(
+            Ratio(
+                name=f"pipeline: end to end ÷ {name}",
+                ours=other.duration_s / ours.duration_s,
+                paper=(paper, paper),
+                why=why,
+            )
+            for name, other, paper in (("Orca", orca, 1.91), ("8 replicas without", single, 1.48))
         ),
     ]
-
-
-_PIPE_WHY = "it moves with the size of the chunk and with what an all-reduce of eight devices costs: see the table"
 
 
 def _decode_table() -> Grid:

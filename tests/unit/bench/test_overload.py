@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from headway.bench import Call, Closing, Opened, Refused
@@ -27,10 +29,12 @@ def test_goodput_counts_whole_answers_in_time():
     assert load.goodput(RunRecord(requests=records, duration_s=10.0, label="x")) == pytest.approx(0.2)
 
 
-def test_capacity_is_what_the_second_half_saw():
-    """The start, when everybody comes at once, does not count, nor does the end, when they leave."""
-    records = [answered(at, 0.0) for at in (1, 2, 5, 6, 7, 8, 9, 10, 11)]
-    assert sustained(RunRecord(requests=records, duration_s=12.0, label="x"), 10.0) == pytest.approx(5 / 5)
+def test_capacity_is_what_came_until_the_time_was_over():
+    """A prompt of 4 counts with its first token, an answer of 2 by its part; what came later does not count."""
+    load = OverloadLoad(duration_s=10.0, num_prompt=4, num_output=2)
+    records = [*(answered(at, 0.0) for at in (1, 2, 5, 10, 11)), replace(answered(9, 0.0), last_s=11.0)]
+    made = sustained(RunRecord(requests=records, duration_s=12.0, label="x"), load)
+    assert made == pytest.approx((3 * (4 + 2) + 4 + 1) / 10 / (4 + 2))
 
 
 def test_arrivals_have_their_rate():

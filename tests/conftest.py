@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 import headway
 from headway.errors import BadModelFile
 from headway.models.catalogue import resolve_model
+from tests.support.certificates import read_once
 from tests.support.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
@@ -38,6 +39,7 @@ def pytest_sessionstart(session):
 
 def pytest_collection_finish(session):
     """What was imported and collected stays to the end: the garbage collector need not look at it again and again."""
+    read_once()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

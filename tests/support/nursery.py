@@ -13,6 +13,8 @@ import subprocess
 import sys
 import threading
 
+from tests.support.certificates import read_once
+
 PRELOADED = ("tests.support.serve_fake", "headway.cli.main", "headway.cli.serve", "headway.bench", "headway.report")
 
 
@@ -77,6 +79,7 @@ def serve(fd):
     """The parent: a fork for each order, and in between one that waits and tells the status."""
     for name in PRELOADED:
         importlib.import_module(name)
+    read_once()
     with socket.socket(fileno=fd) as orders, orders.makefile("rb") as text:
         while True:
             size, fds, _, _ = socket.recv_fds(orders, 4, 3)

@@ -41,6 +41,7 @@ from headway.server import ServerConfig
 from headway.server import serve as serve_http
 
 STEP_TIMEOUT_S = 1.0
+NUM_VANISHING = 60
 BODY = {"prompt": [5, 6, 7, 8], "max_tokens": 24, "ignore_eos": True, "temperature": 0}
 
 
@@ -169,7 +170,7 @@ async def clients_vanish(server: Server) -> bool:
     body = json.dumps(BODY | {"stream": True, "max_tokens": 64}).encode()
     head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     message = head + f"content-length: {len(body)}\r\n\r\n".encode() + body
-    for _ in range(60):
+    for _ in range(NUM_VANISHING):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(message[: chance.choice((chance.randrange(len(message)), len(message)))])
         with contextlib.suppress(TimeoutError, ConnectionError):

@@ -46,10 +46,10 @@ def backlog(tenant, num, **fields):
 
 def test_shares_follow_weights_and_a_lone_tenant_gets_all():
     """15.3: weights of 1 and 3, both saturated: three times the tokens within 10 %; alone, as much as both together."""
-    both = [*backlog("one", 150), *backlog("three", 150)]
-    tokens, _ = served(both, duration_s=8.0, weights={"one": 1.0, "three": 3.0})
+    both = [*backlog("one", 90), *backlog("three", 90)]
+    tokens, _ = served(both, duration_s=5.0, weights={"one": 1.0, "three": 3.0})
     assert tokens["three"] / tokens["one"] == pytest.approx(3.0, rel=0.1)
-    alone, _ = served(backlog("one", 300), duration_s=8.0, weights={"one": 1.0})
+    alone, _ = served(backlog("one", 180), duration_s=5.0, weights={"one": 1.0})
     assert alone["one"] == pytest.approx(sum(tokens.values()), rel=0.05)
 
 

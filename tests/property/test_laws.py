@@ -34,7 +34,7 @@ def nobody_computes_before_arriving(scene, records):
 
 
 @EVERY_POLICY
-@few(6)
+@few(3)
 @given(scene=scenes())
 def test_the_laws_of_single_answers(policy, scene):
     """One end for everybody, all work done once, none of it before the arrival."""
@@ -45,7 +45,7 @@ def test_the_laws_of_single_answers(policy, scene):
 
 
 @EVERY_POLICY
-@few(6)
+@few(3)
 @given(scene=scenes(with_prefixes=True, with_choices=True))
 def test_shared_prefixes_and_forks_end_too_and_a_run_repeats_itself(policy, scene):
     """Requests with shared prefixes and several choices: each choice ends once. The same scene: the same tape."""

@@ -100,7 +100,7 @@ class Traffic:
 
 
 @pytest.mark.parametrize("policy", ["vllm", "headway", "static", "vllm_v0", "fastserve"])
-@few(6)
+@few(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_row_is_booked_once(policy, seed):
     """Whatever happens, the booked tokens are the rows that the device computed; of a whole answer they are its own."""

@@ -25,7 +25,7 @@ PAIRS = [(wrapper, base) for wrapper in WRAPPERS for base in sorted(POLICIES) if
 
 
 @pytest.mark.parametrize(("wrapper", "base"), PAIRS)
-@few(4)
+@few(2)
 @given(scene=scenes(with_prefixes=True, with_choices=True))
 def test_every_request_ends_exactly_once(wrapper, base, scene):
     """Around whatever base, nobody is lost and nobody ends twice."""

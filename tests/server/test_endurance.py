@@ -64,6 +64,7 @@ async def test_a_short_soak_leaves_everything_as_before(script):
 async def test_the_server_outlives_what_needs_no_other_process(script, tmp_path, scenario):
     """Steps that break, clients that vanish, bytes that mean nothing."""
     chaos = script("chaos")
+    chaos.NUM_VANISHING = 20
 
     def wrap(inner):
         return chaos.Faults(Paced(inner, 0.004), tmp_path / "orders")

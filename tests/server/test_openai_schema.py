@@ -16,8 +16,8 @@ PATHS = ["/completions", "/chat/completions", "/models", "/models/{model}"]
 
 
 NUM_EXAMPLES = {
-    ("short", "positive"): 6,
-    ("short", "negative"): 3,
+    ("short", "positive"): 4,
+    ("short", "negative"): 2,
     ("long", "positive"): 50,
     ("long", "negative"): 25,
 }

@@ -11,7 +11,7 @@ def test_static_batches_waste_more_the_larger_they_are():
     plant = Site(
         model=model_card("Llama-3-8B"), hardware=hardware_card("A100-80"), overheads=overheads("ideal")
     ).plant()
-    small, large = (request_level.measure_waste(sample("azure_conv")[:32], plant, rows) for rows in (2, 16))
+    small, large = (request_level.measure_waste(sample("azure_conv")[:20], plant, rows) for rows in (2, 16))
     assert 0.0 < small.of_decoding < large.of_decoding < 1.0
     assert small.decoded == large.decoded
 
@@ -37,7 +37,7 @@ def test_one_batch_passes_all_stages():
 
 def test_paging_serves_more_at_once_than_reservations():
     """At the same rate the latency per token is lower."""
-    asked = demand(uniform(40, (50, 200), (50, 300)))
+    asked = demand(uniform(24, (50, 200), (50, 300)))
     plant = paged._plant(0.3e-3)
     by_name = {system.name: system for system in paged.SYSTEMS}
     slow, fast = (

@@ -15,6 +15,8 @@ from tests.support.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
 
+gc.set_threshold(100_000, 50, 50)  # while everything is imported and collected, hardly anything can be freed
+
 # ci: the same examples on every machine and run. full: fresh ones, many, for `make test-full`.
 settings.register_profile(
     "ci", max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

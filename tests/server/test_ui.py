@@ -164,12 +164,25 @@ def browser_of():
         browser.close()
 
 
+def check_colours(page, scheme):
+    """Text and ground are far apart, and the ground is as dark or light as was asked for."""
+    ground, ink = (
+        [int(part) for part in re.findall(r"\d+", page.evaluate(f"getComputedStyle(document.body).{name}"))][:3]
+        for name in ("backgroundColor", "color")
+    )
+    assert (sum(ground) > sum(ink)) == (scheme == "light")
+    assert abs(sum(ground) - sum(ink)) > 450
+
+
 @pytest.mark.server
 @pytest.mark.timeout(240)
 def test_in_a_browser(live_llm, browser_of):
-    """Loads without complaint, updates under load, works by keyboard, and goes on after the server's restart."""
+    """Loads without complaint in both colour schemes, updates under load, works by keyboard, survives a restart."""
     server = live_llm()
     page = browser_of(f"{server.url}/ui")
+    for scheme in ("dark", "light"):
+        page.prefer(scheme)
+        check_colours(page, scheme)
     with Load(server.url):
         page.until("document.querySelectorAll('#requests tr').length > 0")
         first = page.until("headway.picture.steps.length && headway.picture.steps.at(-1).step")
@@ -204,18 +217,14 @@ def test_in_a_browser(live_llm, browser_of):
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-def test_the_page_follows_the_colour_scheme(live_llm, browser_of, scheme):
-    """Text and ground are far apart in both."""
+@pytest.mark.slow  # a browser of its own for each
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_starts_in_the_colour_scheme(live_llm, browser_of, scheme):
+    """As the page above follows it."""
     server = live_llm()
     page = browser_of(f"{server.url}/ui", scheme=scheme)
     page.until("document.querySelector('#state').textContent === 'serving'")
-    ground, ink = (
-        [int(part) for part in re.findall(r"\d+", page.evaluate(f"getComputedStyle(document.body).{name}"))][:3]
-        for name in ("backgroundColor", "color")
-    )
-    assert (sum(ground) > sum(ink)) == (scheme == "light")
-    assert abs(sum(ground) - sum(ink)) > 450
+    check_colours(page, scheme)
 
 
 async def test_only_so_many_may_read_at_once(engine, serve):

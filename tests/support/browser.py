@@ -42,8 +42,7 @@ class Browser:
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Runtime", "Network", "Page", "Log"):
             self._call(f"{domain}.enable")
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._call("Emulation.setEmulatedMedia", features=features)
+        self.prefer(scheme)
         self._call(
             "Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=False
         )
@@ -51,6 +50,10 @@ class Browser:
         self.until("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     _session = None
+
+    def prefer(self, scheme):
+        """What the system's settings say from now on: light or dark."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def _call(self, method, **params):
         self._number += 1

@@ -15,6 +15,8 @@ from tests.support.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
 
+NURSERY = pytest.StashKey[Nursery]()
+
 gc.set_threshold(100_000, 50, 50)  # while everything is imported and collected, hardly anything can be freed
 
 # ci: the same examples on every machine and run. full: fresh ones, many, for `make test-full`.
@@ -42,6 +44,8 @@ def pytest_sessionstart(session):
 def pytest_collection_finish(session):
     """What was imported and collected stays to the end: the garbage collector need not look at it again and again."""
     read_once()
+    if "PYTEST_XDIST_WORKER" in os.environ and any("nursery" in item.fixturenames for item in session.items):
+        session.config.stash[NURSERY] = Nursery()  # what it imports is there when the first child is wanted
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -64,11 +68,16 @@ def shared_data():
 
 
 @pytest.fixture(scope="session")
-def nursery():
+def nursery(pytestconfig):
     """Makes processes that need not import anything any more."""
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    if NURSERY not in pytestconfig.stash:
+        pytestconfig.stash[NURSERY] = Nursery()
+    return pytestconfig.stash[NURSERY]
+
+
+def pytest_sessionfinish(session):
+    if (nursery := session.config.stash.get(NURSERY, None)) is not None:
+        nursery.close()
 
 
 @pytest.fixture(scope="session")

@@ -256,7 +256,7 @@ def test_ctrl_c_keeps_what_was_measured(behind, nursery):
         return 200, {}, WHOLE
 
     url = behind(script)
-    args = ["bench", "serve", "--url", url, "--num-requests", "100000", "--rate", "20", "--json"]
+    args = ["bench", "serve", "--url", url, "--num-requests", "100000", "--rate", "50", "--json"]
     process = nursery.start("headway.cli.main:main", *args)
     try:
         for _ in range(5):

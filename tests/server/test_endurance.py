@@ -53,8 +53,8 @@ def test_everything_is_as_before(tmp_path, name, words):
 
 
 async def test_a_short_soak_leaves_everything_as_before(script):
-    """Every check of the soak holds after one second with pauses of all, cancellations and slow readers."""
-    words = {"streams": 12, "duration": 1.0, "longest": 16, "seed": 0, "burst_every": 0.5, "burst_pause": 0.1}
+    """Every check of the soak holds after half a second with pauses of all, cancellations and slow readers."""
+    words = {"streams": 12, "duration": 0.6, "longest": 16, "seed": 0, "burst_every": 0.3, "burst_pause": 0.1}
     with live(AsyncLLM(engine=simulated_engine(num_blocks=200))) as server:
         checks = await script("soak").soak(OwnServer(server.url, {}, os.getpid()), argparse.Namespace(**words))
     assert [what for what, holds in checks if not holds] == []

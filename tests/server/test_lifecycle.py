@@ -76,7 +76,7 @@ def test_running_requests_finish_after_a_signal(process, number):
 
 def test_what_is_left_at_the_time_limit_is_aborted(process):
     """PUBLIC_ISSUES 10.8: a long stream gets its finish reason `abort` and the terminator; exit 0."""
-    with process(shutdown_timeout_s=0.2, FAKE_PERMITS="3") as running:
+    with process(shutdown_timeout_s=0.1, FAKE_PERMITS="3") as running:
         url = running.stdout.readline().strip()
         with httpx.stream("POST", f"{url}/v1/completions", json=BODY, timeout=20) as answer:
             running.send_signal(signal.SIGTERM)
@@ -126,7 +126,7 @@ def test_a_taken_port_is_one_clear_line(process):
 
 def test_a_body_that_never_comes_is_refused_when_the_server_leaves(process):
     """Who still sends at the end gets a 503 that may be retried elsewhere; the log holds no traceback."""
-    with process(shutdown_timeout_s=0.2, FAKE_LAST_WORDS_S="0.2") as running:
+    with process(shutdown_timeout_s=0.1, FAKE_LAST_WORDS_S="0.1") as running:
         url = httpx.URL(running.stdout.readline().strip())
         with socket.create_connection((url.host, url.port), timeout=20) as client:
             client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")

@@ -64,7 +64,7 @@ sanitize: $(STAMPS)/build $(STAMPS)/dev  ## native tests under the address, unde
 	@echo "building the module with -fsanitize=address,undefined ..."
 	@$(call package_with,build/sanitize,-C cmake.build-type=Debug -C cmake.define.HEADWAY_SANITIZE=address$(COMMA)undefined)
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8000 \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2000 \
 	  PYTHONPATH=build/sanitize/package $(BIN)/python -m pytest --installed -q -p no:cacheprovider \
 	  -m "native and not model and not slow" $(NATIVE_TESTS)
 

@@ -1,5 +1,7 @@
 """A whole compiled step against the reference executor, and what it refuses."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -229,6 +231,7 @@ def test_tensors_are_checked_one_by_one():
         model.run(model.new_cache(dtype="int8", block_size=1, num_blocks=8), arrays(), num_logits=1)
 
 
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer needs all addresses itself")
 def test_a_thread_that_cannot_start_is_an_error():
     """Where the system refuses a thread, the model is not made, and no thread is left behind."""
     import subprocess

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 
 import headway
 from headway.errors import BadModelFile
-from headway.models.catalogue import resolve_model
 from tests.support.certificates import read_once
 from tests.support.nursery import Nursery
 
@@ -83,6 +82,8 @@ def pytest_sessionfinish(session):
 @pytest.fixture(scope="session")
 def model_path():
     """Path of the default model, fetched on first use; without it tests are skipped, in CI they fail."""
+    from headway.models.catalogue import resolve_model  # NumPy and more: workers begin sooner without it
+
     try:
         return resolve_model()
     except BadModelFile as error:

@@ -3,10 +3,10 @@
 import functools
 import ssl
 
-import httpx
-
 
 def read_once():
     """From now on clients share a context for each way to ask for one. Tests speak plain HTTP: nobody changes it."""
+    import httpx  # the process that spreads the tests begins sooner without it
+
     ssl.create_default_context = functools.cache(ssl.create_default_context)
     httpx.Client().close()

@@ -28,13 +28,13 @@ def model(tmp_path):
 
 @pytest.fixture
 def near_server(monkeypatch, tmp_path):
-    """The experiment's own server is one of this process, whose steps take two milliseconds."""
+    """The experiment's own server is one of this process, whose steps take four milliseconds."""
     started = []
 
     @contextlib.contextmanager
     def own_server(words, tenants=()):
         policy = words[words.index("--policy") + 1]
-        engine = simulated_engine(wrap=lambda inner: Paced(inner, 0.002), policy=policy, num_blocks=200, max_num_seqs=4)
+        engine = simulated_engine(wrap=lambda inner: Paced(inner, 0.004), policy=policy, num_blocks=200, max_num_seqs=4)
         path = write_tenants(tmp_path / "tenants.toml", dict.fromkeys(tenants, "")) if tenants else None
         llm = AsyncLLM(engine=engine)
         with live(llm, tenants=path) as server:

@@ -35,7 +35,7 @@ serve: $(STAMPS)/package  ## install, fetch the default model once, serve it (AR
 test: check  ## what CI runs: the static checks, then all tests but the slow ones
 	$(PYTEST) $(SPREAD) -m "not slow" $(TESTS)
 
-test-fast: $(STAMPS)/package $(STAMPS)/dev  ## tests that need neither the model nor the compiled executor (a minute or two)
+test-fast: $(STAMPS)/package $(STAMPS)/dev  ## tests that need neither the model nor the compiled executor (some 70 s)
 	$(PYTEST) $(SPREAD) -m "not slow and not model and not native" $(TESTS)
 
 test-full: check  ## all tests, the slow ones and long random searches included

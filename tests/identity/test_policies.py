@@ -35,6 +35,15 @@ VARIANTS = [
 ]
 
 
+# A limit of ours that a policy has under no name, and would refuse.
+UNKNOWN_LIMIT = {
+    "orca": "max_num_batched_tokens",
+    "sarathi": "max_num_batched_tokens",
+    "static": "max_num_batched_tokens",
+    "tgi": "max_num_seqs",
+}
+
+
 def requests(tokenizer, num_requests):
     """Mixed lengths, a prefix that several share, greedy and seeded draws, several choices of one prompt."""
     rng = random.Random(24)
@@ -94,6 +103,8 @@ def smaller_without_host_tier(engine):
 
 def run_together(engine, num_requests, policy, settings, **changes):
     """Outcomes under a policy, and the kinds of preemption that were seen; nothing is leaked."""
+    if policy in UNKNOWN_LIMIT:
+        changes[UNKNOWN_LIMIT[policy]] = getattr(EngineConfig(), UNKNOWN_LIMIT[policy])
     together = with_policy(engine, replace(engine.config, policy=policy, policy_settings=settings, **changes))
     seen = set()
     together.core.listen(lambda events: seen.update(e.method for e in events if isinstance(e, Preempted)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from headway.core import Preempted, PreemptMethod, SamplingParams
-from headway.engine import LLM, EngineConfig, build_engine
+from headway.engine import LLM, EngineConfig, build_engine, for_comparison
 from headway.engine.build import with_policy
 from headway.sched import POLICIES
 
@@ -33,15 +33,6 @@ VARIANTS = [
     ("sglang", {"mixed_chunk": "true"}),
     ("static", {"variant": "early_return"}),
 ]
-
-
-# A limit of ours that a policy has under no name, and would refuse.
-UNKNOWN_LIMIT = {
-    "orca": "max_num_batched_tokens",
-    "sarathi": "max_num_batched_tokens",
-    "static": "max_num_batched_tokens",
-    "tgi": "max_num_seqs",
-}
 
 
 def requests(tokenizer, num_requests):
@@ -103,9 +94,8 @@ def smaller_without_host_tier(engine):
 
 def run_together(engine, num_requests, policy, settings, **changes):
     """Outcomes under a policy, and the kinds of preemption that were seen; nothing is leaked."""
-    if policy in UNKNOWN_LIMIT:
-        changes[UNKNOWN_LIMIT[policy]] = getattr(EngineConfig(), UNKNOWN_LIMIT[policy])
-    together = with_policy(engine, replace(engine.config, policy=policy, policy_settings=settings, **changes))
+    config = replace(engine.config, policy=policy, policy_settings=settings, **changes)
+    together = with_policy(engine, for_comparison(config))
     seen = set()
     together.core.listen(lambda events: seen.update(e.method for e in events if isinstance(e, Preempted)))
     got = [outcome(one) for one in LLM(engine=together).generate(*requests(engine.tokenizer, num_requests))]

@@ -13,7 +13,7 @@ from headway.bench.progress import Progress
 from headway.bench.prompts import CallMaker, IdCalls
 from headway.bench.runner import Runner
 from headway.bench.score import Score, score, sustained_rate
-from headway.engine import Engine, with_policy
+from headway.engine import Engine, for_comparison, with_policy
 from headway.errors import BadSetting
 from headway.report import RunRecord
 
@@ -101,7 +101,8 @@ class Arena:
 
     def _under(self, policy: str) -> Engine:
         settings = self._contest.settings.get(policy, {})
-        return with_policy(self._engine, replace(self._engine.config, policy=policy, policy_settings=settings))
+        config = replace(self._engine.config, policy=policy, policy_settings=settings)
+        return with_policy(self._engine, for_comparison(config))
 
     def _can_run(self, policy: str) -> bool:
         """Whether the policy works under the engine's limits; why not is kept."""

@@ -10,7 +10,7 @@ from headway.engine.config import EngineConfig
 from headway.engine.control import Control, Guarding
 from headway.engine.core import EngineCore
 from headway.engine.guardrails import GuardSettings
-from headway.engine.limits import Limits
+from headway.engine.limits import Limits, for_comparison
 from headway.engine.llm import LLM
 from headway.engine.outputs import Completion, Delta, EngineStats, Generation, Usage
 from headway.engine.stream import Stream
@@ -33,6 +33,7 @@ __all__ = [
     "Stream",
     "Usage",
     "build_engine",
+    "for_comparison",
     "scheduling_facts",
     "with_policy",
 ]

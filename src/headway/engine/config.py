@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headway.errors import BadSetting
 from headway.executor.registry import ExecutorOptions
@@ -86,6 +87,11 @@ class EngineConfig:
     def wishes(self) -> dict[str, object]:
         """The limits that were set: a policy that has none of a limit's names must refuse it."""
         return {name: value for name, off in _OFF.items() if (value := getattr(self, name)) != off}
+
+    def without(self, names: Iterable[str]) -> EngineConfig:
+        """The same with these limits not set."""
+        changes: dict[str, Any] = {name: _OFF[name] for name in names}
+        return replace(self, **changes)
 
 
 ALSO_CALLED = {

@@ -37,14 +37,30 @@ class Limits:
 def choose_policy(config: EngineConfig) -> Policy:
     """The policy with its parameters; a limit that it does not know is refused rather than ignored. `BadSetting`."""
     policy = make_policy(config.policy, config.policy_settings, config.policy_defaults())
-    known = all_params(config.policy, config.policy_settings, config.policy_defaults())
-    for name, value in config.wishes().items():
-        if not known.keys() & {name, *ALSO_CALLED.get(name, ())}:
-            raise BadSetting(
-                f"{name} is {value}, but policy {config.policy!r} has no such limit; leave it out, or set one of its "
-                f"own with --set: {', '.join(known)}"
-            )
+    known = _params(config)
+    for name in _unknown_limits(config):
+        raise BadSetting(
+            f"{name} is {config.wishes()[name]}, but policy {config.policy!r} has no such limit; leave it out, or set "
+            f"one of its own with --set: {', '.join(known)}"
+        )
     return policy
+
+
+def for_comparison(config: EngineConfig) -> EngineConfig:
+    """The same without limits that its policy has under no name: where many policies run, a limit is for those it fits.
+
+    Raises `BadSetting` for a policy or parameter that is not known.
+    """
+    return config.without(_unknown_limits(config))
+
+
+def _params(config: EngineConfig) -> dict[str, object]:
+    return all_params(config.policy, config.policy_settings, config.policy_defaults())
+
+
+def _unknown_limits(config: EngineConfig) -> list[str]:
+    known = _params(config).keys()
+    return [name for name in config.wishes() if not known & {name, *ALSO_CALLED.get(name, ())}]
 
 
 def resolve_limits(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.engine import EngineConfig
+from headway.engine import EngineConfig, for_comparison
 from headway.engine.limits import choose_policy
 from headway.errors import BadSetting
 from headway.sched import POLICIES, all_params
@@ -70,3 +70,13 @@ def test_parameters_win_over_engine_limits():
     """`--set` overrides the engine-wide flag of the same name."""
     policy = choose_policy(EngineConfig(policy="vllm", max_num_seqs=7, policy_settings={"max_num_seqs": "3"}))
     assert policy.limits().max_seqs == 3
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_in_a_comparison_a_limit_is_for_those_it_fits(policy):
+    """Every policy takes part; the limits that it has, under whatever name, stay set."""
+    config = EngineConfig(policy=policy, max_num_batched_tokens=2048, max_num_seqs=64)
+    compared = for_comparison(config)
+    choose_policy(compared)
+    assert (compared.max_num_batched_tokens == 2048) == (policy not in {"orca", "sarathi", "static"})
+    assert (compared.max_num_seqs == 64) == (policy != "tgi")

@@ -17,7 +17,8 @@ PYTEST := env -u PYTHONPATH -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -
 
 # Two workers share the test files: what one waits for, the other computes. JOBS=0 runs in one process.
 JOBS   ?= 2
-SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# The architecture is for `make check`, which `make test` begins with.
+SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder --deselect tests/test_architecture.py
 
 # In CI a compiler's warning is an error; elsewhere a newer compiler may know more of them.
 WERROR := $(if $(filter true,$(CI)),-C cmake.define.HEADWAY_WERROR=ON)

@@ -36,7 +36,7 @@ serve: $(STAMPS)/package  ## install, fetch the default model once, serve it (AR
 test: check  ## what CI runs: the static checks, then all tests but the slow ones
 	$(PYTEST) $(SPREAD) -m "not slow" $(TESTS)
 
-test-fast: $(STAMPS)/package $(STAMPS)/dev  ## tests that need neither the model nor the compiled executor (some 70 s)
+test-fast: $(STAMPS)/package $(STAMPS)/dev  ## tests that need neither the model nor the compiled executor (under a minute)
 	$(PYTEST) $(SPREAD) -m "not slow and not model and not native" $(TESTS)
 
 test-full: check  ## all tests, the slow ones and long random searches included

@@ -9,31 +9,12 @@
 #include <vector>
 
 #include "bind/arrays.h"
+#include "bind/op_checks.h"
 #include "kernels/registry.h"
 #include "model/model.h"
 
 namespace headway {
 namespace {
-
-constexpr int kMostInputs = 1 << 17;  // as in ModelConfig
-constexpr int kMostTokens = 1 << 13;
-
-void require_width(int n) { require(n >= 1 && n <= kMostInputs, "a row must have 1 to 131072 values"); }
-
-void require_rows(const Floats2& x, const OutFloats2& out) {
-    require(x.shape(0) == out.shape(0) && x.shape(1) == out.shape(1), "out must have the shape of the input");
-    require_width(extent(x, 1));
-}
-
-void require_gate(const Floats2& gate_up, const OutFloats2& out) {
-    require_width(extent(out, 1));
-    require(extent(gate_up, 1) == 2 * extent(out, 1), "gate_up must be twice as wide as out");
-    require(gate_up.shape(0) == out.shape(0), "gate_up and out must have as many rows");
-}
-
-void require_levels(const KernelSet& set, int levels) {
-    require(levels >= 1 && levels <= set.act_levels, "levels must be 1 to the kernel set's own");
-}
 
 /// One kernel set, one operation at a time, on the caller's thread. Inputs are copied into padded rows.
 class Ops {

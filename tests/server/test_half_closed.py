@@ -1,6 +1,5 @@
 """A client that shuts down its sending side is gone, but for what can be told it at once."""
 
-import asyncio
 import socket
 
 import pytest
@@ -72,12 +71,4 @@ def test_the_same_on_the_loop_that_is_used_in_earnest():
 class UvloopServer(LiveServer):
     """The live server on uvloop."""
 
-    def _run(self):
-        async def main():
-            self.loop = asyncio.get_running_loop()
-            self.engine.start()
-            self._up.set()
-            await self._web.serve([self.sock])
-            await self.engine.close()
-
-        uvloop.run(main())
+    run = staticmethod(uvloop.run)

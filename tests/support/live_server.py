@@ -27,6 +27,8 @@ class PromptWeb(uvicorn.Server):
 class LiveServer:
     """uvicorn on a free port. The engine lives on its loop: touch it by `call`."""
 
+    run = staticmethod(asyncio.run)
+
     def __init__(self, engine, config):
         self.engine = engine
         self.sock = bind(ServerConfig(port=0))
@@ -48,7 +50,7 @@ class LiveServer:
             await self._web.serve([self.sock])
             await self.engine.close()
 
-        asyncio.run(main())
+        self.run(main())
 
     def call(self, function, *args):
         """Run `function` on the server's loop and return its result."""

@@ -1,5 +1,8 @@
 """HTTP's own parts are bounded before the application sees them."""
 
+import json
+import re
+
 import httpx
 import pytest
 
@@ -47,6 +50,23 @@ def test_a_head_without_end_is_cut_off():
         connection.sendall(START + b"x-a: ")
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             connection.sendall(b"a" * 10**8)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "nonsense", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET /health HTTP/1.1\r\nno colon\r\n\r\n"]
+)
+def test_what_is_no_http_is_an_error_like_every_other(nonsense):
+    """TLS spoken to an open port, a broken head: 400 in OpenAI's shape, with a request id in head and body."""
+    with live(FakeEngine()) as server, server.open_socket() as connection:
+        connection.sendall(nonsense)
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    name = re.search(rb"x-request-id: (\w+)", head)[1].decode()
+    assert (json.loads(body)["error"]["type"], json.loads(body)["error"]["request_id"]) == (
+        "invalid_request_error",
+        name,
+    )
 
 
 @pytest.mark.server

@@ -32,13 +32,14 @@ def client(house, engine):
 
 
 def shape(answer, status):
-    """The error object, after checking that the answer has OpenAI's shape and a request id."""
+    """The error object, after checking that the answer has OpenAI's shape and one request id in head and body."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-request-id"]
     document = answer.json()
     assert document.keys() == {"error"}
     assert {"message", "type", "param", "code"} <= document["error"].keys()
+    assert document["error"]["request_id"] == answer.headers["x-request-id"]
     assert document["error"]["message"]
     return document["error"]
 

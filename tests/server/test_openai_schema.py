@@ -118,5 +118,5 @@ def test_whatever_the_schema_allows_or_forbids(schema, path, mode, effort):
     check()
     assert engine.streams == {}
     assert statuses
-    if (effort, mode.value) != ("short", "negative"):  # so few wrong ones need not have a right one among them
+    if mode is schemathesis.GenerationMode.POSITIVE:  # of wrong ones none need be right
         assert statuses[200] > 0

@@ -68,7 +68,7 @@ class Access:
         try:
             scope[_CALLER] = self._admitted(scope, self._need(scope["path"].removeprefix(self._root_path)))
         except HeadwayError as error:
-            return await fault_of(error).response()(scope, receive, send)
+            return await fault_of(error).response(scope)(scope, receive, send)
         return await self._app(scope, receive, send)
 
     def _need(self, path: str) -> Need:

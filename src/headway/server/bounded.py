@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from headway.server.faults import HeadTooLarge, fault_of
+from headway.errors import InvalidRequest
+from headway.server.faults import Fault, HeadTooLarge, fault_of
 
 LAST_WORD_S = 0.02
 """How long an answer under way may take once the client sends nothing more: enough for what is known already."""
@@ -32,12 +35,20 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self._num_head += len(data)
         if self._num_head > MAX_HEAD_BYTES and not self.transport.is_closing():
-            body = fault_of(_too_large()).encode()
-            self.transport.write(
-                b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-            )
-            self.transport.close()
+            self._hang_up(fault_of(_too_large()))
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be parsed is told so in the shape of every other error."""
+        self._hang_up(fault_of(InvalidRequest(f"this is no HTTP/1.1 request: {msg}")))
+
+    def _hang_up(self, fault: Fault) -> None:
+        """Answer what never became a request, and close."""
+        name = uuid.uuid4().hex
+        body, status = fault.encode(name), HTTPStatus(fault.status)
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\nconnection: close\r\nx-request-id: {name}\r\n"
+        kind = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.transport.write(head.encode() + kind.encode() + body)
+        self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to keep the connection open
         """No more will be sent. An answer under way has a moment left; then the connection is closed."""

@@ -11,6 +11,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from headway.errors import (
     ExecutorFault,
@@ -68,21 +69,22 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
-        """The JSON document, valid UTF-8 whatever the message quotes."""
+    def encode(self, name: str) -> bytes:
+        """The JSON document, valid UTF-8 whatever the message quotes; `name` is the request's, as in `X-Request-Id`."""
         message = self.message if len(self.message) <= MAX_MESSAGE_CHARS else self.message[:MAX_MESSAGE_CHARS] + "…"
         error: dict[str, Any] = {
             "message": message.encode("utf-8", "replace").decode(),
             "type": self.kind,
             "param": self.param,
             "code": self.code,
+            "request_id": name,
         }
         return msgspec.json.encode({"error": error | self.numbers})
 
-    def response(self) -> Response:
-        """The whole answer."""
+    def response(self, scope: Scope) -> Response:
+        """The whole answer to the request of that scope."""
         kind = LingeringResponse if self.status == 413 else Response
-        return kind(self.encode(), self.status, self.headers, "application/json")
+        return kind(self.encode(request_id(scope)), self.status, self.headers, "application/json")
 
 
 def fault_of(error: Exception) -> Fault:
@@ -106,7 +108,7 @@ async def answer(request: Request, error: Exception) -> Response:
     """Answer a request that ended in an exception, as FastAPI's handlers do."""
     fault = fault_of(error)
     report(error, fault, request_id(request.scope))
-    return fault.response()
+    return fault.response(request.scope)
 
 
 def report(error: Exception, fault: Fault, name: str) -> None:

@@ -73,7 +73,7 @@ class Envelope:
             report(error, fault, request_id(scope))
             if status:
                 raise
-            await fault.response()(scope, receive, named)
+            await fault.response(scope)(scope, receive, named)
         if self._logs_access:
             took_s = time.monotonic() - began
             access.info("%s %s %d %.3f s %s", scope["method"], scope["path"], status, took_s, request_id(scope))

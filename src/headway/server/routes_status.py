@@ -19,7 +19,7 @@ def probe_routes(served: Served) -> APIRouter:
 
     @router.head("/health", include_in_schema=False, response_model=None)
     @router.get("/health", response_model=None)
-    async def health() -> dict[str, str] | Response:
+    async def health(request: Request) -> dict[str, str] | Response:
         """200 while the engine's loop lives, busy or not; else 503: restart it."""
         if engine.is_alive:
             return {"status": "alive"}
@@ -29,17 +29,19 @@ def probe_routes(served: Served) -> APIRouter:
             kind="service_unavailable",
             code="engine_dead",
         )
-        return fault.response()
+        return fault.response(request.scope)
 
     @router.head("/ready", include_in_schema=False, response_model=None)
     @router.get("/ready", response_model=None)
     async def ready(request: Request) -> dict[str, str] | Response:
         """200 while new requests are welcome; 503 while loading, shutting down or saturated."""
         if request.app.state.is_leaving or not engine.is_ready:
-            return refusal("loading or shutting down", 5.0, code="not_ready").response()
+            return refusal("loading or shutting down", 5.0, code="not_ready").response(request.scope)
         num_waiting = engine.stats().num_waiting
         if 0 < served.config.saturation <= num_waiting:
-            return refusal(f"saturated: {num_waiting} requests are waiting", 1.0, code="saturated").response()
+            return refusal(f"saturated: {num_waiting} requests are waiting", 1.0, code="saturated").response(
+                request.scope
+            )
         return {"status": "ready"}
 
     return router

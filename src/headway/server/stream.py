@@ -47,7 +47,7 @@ class EventStream(Response):
             async with Client(receive, self._job.abort) as client, line:
                 failed = await self._write(line, client)
             if failed is not None:
-                await failed.response()(scope, receive, send)
+                await failed.response(scope)(scope, receive, send)
         finally:
             self._job.abort()
 
@@ -63,7 +63,7 @@ class EventStream(Response):
             report(error, fault, line.name)
             if not line.is_open:
                 return fault
-            await line.end(b"data: " + fault.encode() + b"\n\n" + DONE)
+            await line.end(b"data: " + fault.encode(line.name) + b"\n\n" + DONE)
         return None
 
 

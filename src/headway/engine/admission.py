@@ -19,6 +19,9 @@ LEAST_RETRY_S, MOST_RETRY_S = 1.0, 600.0
 MOST_TRIES = 3.0
 """For the crowd no wait is said to be longer than by this factor."""
 
+MOST_LIMIT = 1e15
+"""No limit may be higher: sums and products with it stay exact."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
@@ -46,8 +49,8 @@ class AdmissionLimits:
             if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
                 kind = "a whole number" if is_whole else "a number"
                 raise BadSetting(f"{field.name} is {value!r}; it must be {kind}, 0 or more")
-            if not math.isfinite(value) or value < 0:
-                raise BadSetting(f"{field.name} is {value}; it must be 0 (no limit) or more")
+            if not 0 <= value <= MOST_LIMIT:
+                raise BadSetting(f"{field.name} is {str(value)[:20]}; it must be 0 (no limit) to {MOST_LIMIT:.0e}")
 
 
 NO_LIMITS = AdmissionLimits(max_queued_requests=0)

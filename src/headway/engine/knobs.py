@@ -27,7 +27,10 @@ STEP_KNOBS = (
     "watermark",
 )
 ADMISSION_KNOBS = tuple(field.name for field in fields(AdmissionLimits))
+COMPOSITE_KNOBS = ("policy_settings", "slo", "guardrail_actions")
 GUARD_KNOBS = {"slo": "slo", "guardrail_actions": "actions", "guardrail_long_tokens": "long_tokens"}
+MAX_SHOWN = 100
+"""Characters of a wrong value that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +72,13 @@ def changed(patch: Mapping[str, Any], engine: Engine, limits: AdmissionLimits, g
     known = (*STEP_KNOBS, *ADMISSION_KNOBS, *GUARD_KNOBS)
     if not patch:
         raise BadSetting(f"nothing to change; known: {', '.join(known)}")
-    for name in patch:
+    for name, value in patch.items():
         if name not in known:
-            raise BadSetting(f"{name!r} is no setting that can be changed while serving; known: {', '.join(known)}")
+            raise BadSetting(
+                f"{name[:80]!r} is no setting that can be changed while serving; known: {', '.join(known)}"
+            )
+        if name not in COMPOSITE_KNOBS and len(repr(value)) > MAX_SHOWN:
+            raise BadSetting(f"{name} is {repr(value)[:MAX_SHOWN]}...; it must be one number or name")
     step = {name: patch[name] for name in STEP_KNOBS if name in patch}
     config = _config(engine.config, step)
     policy = choose_policy(config) if step else None

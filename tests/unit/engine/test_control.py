@@ -62,6 +62,8 @@ async def test_limits_and_policy_change_under_load(gated):
         ({"max_num_seqs": True}, "max_num_seqs"),
         ({"itl_target_ms": "fast"}, "itl_target_ms"),
         ({"itl_target_ms": 50}, "itl_target_ms"),
+        ({"itl_target_ms": list(range(2000))}, r"^itl_target_ms is \[0, 1, .{,120}; it must be one number"),
+        ({"max_queued_kv": 1e308}, r"max_queued_kv is 1e\+308; it must be 0 \(no limit\) to 1e\+15"),
         ({"policy": "nonsense"}, "nonsense"),
         ({"policy": 3}, "policy"),
         ({"policy_settings": {"no_such": 1}}, "no_such"),

@@ -89,11 +89,18 @@ def block_swap_s(model: ModelCard, hardware: HardwareCard, parallel: Parallel, b
 
 
 def kv_blocks(
-    model: ModelCard, hardware: HardwareCard, parallel: Parallel, *, block_size: int = 16, utilization: float = 0.9
+    model: ModelCard,
+    hardware: HardwareCard,
+    parallel: Parallel,
+    *,
+    block_size: int = 16,
+    utilization: float = 0.9,
+    reserved: float | None = None,
 ) -> int:
     """Blocks of KV that fit beside weights and activations (COSTMODEL §1.10); below 1 where they do not.
 
-    3 % of a device is set aside for activations and the driver's own.
+    `reserved` bytes of each device are set aside for activations and the driver's own, else 3 % of it.
     """
-    room = (utilization - 0.03) * hardware.memory * parallel.num_devices - model.weights_size
+    aside = 0.03 * hardware.memory if reserved is None else reserved
+    room = (utilization * hardware.memory - aside) * parallel.num_devices - model.weights_size
     return int(room // (model.token_kv_size * block_size))

@@ -46,6 +46,17 @@ def test_another_run_needs_no_more_than_its_files(shared_data, tmp_path):
     assert measured.requests[1].tpot_s == pytest.approx(0.2 / 3)
 
 
+def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_data, tmp_path):
+    """Without its KV cache in the meta file the recorded run gets the blocks that it had, to one in a thousand."""
+    meta = json.loads((shared_data / f"gpu/vllm_{NAME}_meta.json").read_text())
+    had = meta.pop("kv_cache")["num_gpu_blocks"]
+    (tmp_path / "run_meta.json").write_text(json.dumps(meta))
+    rows = (shared_data / f"gpu/vllm_{NAME}_requests.csv").read_text().splitlines()
+    (tmp_path / "run_requests.csv").write_text("\n".join(rows[:3]))
+    check = check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"), bound=100.0)
+    assert check.settings["num_blocks"] == pytest.approx(had, rel=1e-3)
+
+
 def test_shared_blocks_come_from_memory_alone():
     """The largest saving at equal queues before the first preemption; without equal queues none."""
     steps = [

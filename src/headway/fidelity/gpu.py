@@ -43,7 +43,8 @@ def check_gpu(
     """Simulate a run's requests with its settings on a kernel profile, and compare TTFT, TPOT and latency.
 
     `profile` and `run` are prefixes of files. Block size, blocks and prefix caching are what the run reported, else
-    16, what fits in 0.9 of the device's memory beside weights and what vLLM reserves, and on. Raises `BadSetting` for unreadable files or unknown cards.
+    16, what fits in 0.9 of the device's memory beside weights and what vLLM reserves, and on.
+    Raises `BadSetting` for unreadable files or unknown cards.
     """
     measured = read_run(run)
     site = _site(measured, profile, model or measured.model, hardware)

@@ -12,12 +12,16 @@ from headway.core import Cause, Refusal, Request, Tier
 from headway.engine.backlog import MEMORY_S, Backlog
 from headway.engine.expiry import Expiry
 from headway.engine.guardrails import Guardrails
+from headway.engine.lulls import Lulls
 from headway.errors import BadSetting, Overloaded
 
 LEAST_RETRY_S, MOST_RETRY_S = 1.0, 600.0
 
 MOST_TRIES = 3.0
 """For the crowd no wait is said to be longer than by this factor."""
+
+LULL, MOST_LULL_S = 0.75, 5.0
+"""Once a first token is predicted too late, the backlog shrinks by so much of the limit before others are let in."""
 
 MOST_LIMIT = 1e15
 """No limit may be higher: sums and products with it stay exact."""
@@ -77,9 +81,12 @@ class _Crowd:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
+    """`is_kept`: nobody takes the place before the wait is over, so luck has no part in it."""
+
     cause: Cause
     reason: str
     retry_after_s: float
+    is_kept: bool = False
 
 
 class Admission:
@@ -99,6 +106,7 @@ class Admission:
         self.refused: Counter[Cause] = Counter()
         self.drained: set[str] = set()
         self._crowd = _Crowd()
+        self._lulls = Lulls()
         self.on_refusal: Callable[[Refusal], None] = _unheard
         self._num_kv_tokens = num_kv_tokens
 
@@ -110,7 +118,8 @@ class Admission:
         self._crowd.add(now_s, int(refusal is not None))
         if refusal is not None:
             self.tell(request, refusal.cause, now_s)
-            self.refuse(refusal.cause, refusal.reason, refusal.retry_after_s * num_tries)
+            wait_s = refusal.retry_after_s * (1.0 if refusal.is_kept else num_tries)
+            self.refuse(refusal.cause, refusal.reason, wait_s)
         self.backlog.add(request)
         return predicted_s
 
@@ -145,7 +154,8 @@ class Admission:
             self._too_many(request)
             or self._too_long_queue(request)
             or self._too_late(request, predicted_s, now_s)
-            or self._guarded(request, predicted_s, now_s)
+            or self._late_for_all(request, predicted_s, now_s)
+            or self._guarded(request, now_s)
         )
 
     def _too_many(self, request: Request) -> _Refusal | None:
@@ -196,16 +206,29 @@ class Admission:
         )
         return _Refusal(Cause.DEADLINE, f"the request cannot meet its deadline: {reason}", wait_s)
 
-    def _guarded(self, request: Request, predicted_s: float | None, now_s: float) -> _Refusal | None:
-        limit_s = self.limits.ttft_limit_ms / 1000.0
-        if limit_s and predicted_s is not None and predicted_s > limit_s and self.backlog.queued().num_requests:
-            reason = f"its first token is predicted in {predicted_s:.3g} s, limit {limit_s:g} s"
-            # No less than what it takes until there is room for one like this again.
-            rate = self.backlog.token_rate(request.tier)
-            wait_s = max(predicted_s - limit_s, request.num_prompt / rate if rate else 0.0)
-            return _Refusal(Cause.SLO, reason, wait_s)
+    def _guarded(self, request: Request, now_s: float) -> _Refusal | None:
         verdict = self.guardrails.verdict(request, self.backlog.request_rate(request.tier), now_s)
         return None if verdict is None else _Refusal(Cause.SLO, verdict.reason, verdict.retry_after_s)
+
+    def _late_for_all(self, request: Request, predicted_s: float | None, now_s: float) -> _Refusal | None:
+        """Whether its first token is predicted beyond the limit, or a lull holds since that was so for one like it.
+
+        Where nothing waits the limit refuses nobody: a prompt that takes longer would else never be served. A lull
+        that turns out too long ends with the backlog.
+        """
+        limit_s = self.limits.ttft_limit_ms / 1000.0
+        if not limit_s or predicted_s is None:
+            return None
+        if (left_s := self._lulls.left_s(request, now_s)) > 0.0 and self.backlog.is_before(request):
+            reason = f"a first token was predicted later than {limit_s:g} s; the backlog shrinks for {left_s:.3g} s"
+            return _Refusal(Cause.SLO, reason, left_s, is_kept=True)
+        if predicted_s <= limit_s or not self.backlog.queued().num_requests:
+            return None
+        left_s = min(MOST_RETRY_S, predicted_s - limit_s + min(MOST_LULL_S, LULL * limit_s))
+        self._lulls.begin(request, now_s, left_s)
+        return _Refusal(
+            Cause.SLO, f"its first token is predicted in {predicted_s:.3g} s, limit {limit_s:g} s", left_s, is_kept=True
+        )
 
 
 def _unheard(_: Refusal) -> None:

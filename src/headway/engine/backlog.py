@@ -124,6 +124,10 @@ class Backlog:
         own = self._num_left(request.tier, request.tenant) + request.num_prompt
         return min(before, own / self.share(request.tenant, request.weight)) / rate
 
+    def is_before(self, request: Request) -> bool:
+        """Whether a request that comes now finds prompts to compute before its own: its tenant's, under fairness."""
+        return self._num_left(request.tier, request.tenant if self.is_fair else None) > 0
+
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow what happens; called in the engine's thread."""
         with self._lock:

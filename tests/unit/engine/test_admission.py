@@ -93,21 +93,44 @@ def test_the_first_token_is_predicted_from_the_backlog_and_the_rate():
     assert admission.admit(ask("b", 100), 0.0) == pytest.approx(4.0)
 
 
-def test_a_late_first_token_is_refused_for_the_promise_to_all():
-    """With a limit of 2 s and 4 s predicted, come back in 2 s."""
+def test_a_late_first_token_is_refused_until_there_is_room_again():
+    """With a limit of 2 s and 4 s predicted: 2 s until it is kept, and three quarters of the limit for some room."""
     admission = an_admission(ttft_limit_ms=2000)
     measure(admission, 100)
     admission.admit(ask("a", 300), 0.0)
     error = refused(admission, ask("b", 100))
-    assert (error.cause, error.retry_after_s) == ("slo", pytest.approx(2.0))
+    assert (error.cause, error.retry_after_s) == ("slo", pytest.approx(3.5))
 
 
-def test_nobody_is_called_back_before_there_is_room_for_one_like_it():
-    """A little above the limit, with a prompt of 4 s: room for it comes every 4 s, and others want it too."""
-    admission = an_admission(ttft_limit_ms=3900)
+def in_a_lull():
+    """A backlog that would let everybody in again, a second after somebody was told to come back in 3.5."""
+    admission = an_admission(ttft_limit_ms=2000)
     measure(admission, 100)
-    admission.admit(ask("a", 10), 0.0)
-    assert refused(admission, ask("b", 400)).retry_after_s == pytest.approx(4.0)
+    admission.admit(ask("a", 300), 0.0)
+    refused(admission, ask("b", 100))
+    admission.backlog.on_events([StepRecord(0, 0.0, grants={"a": 250}, end_s=1.0)])
+    return admission
+
+
+def test_until_the_time_that_was_said_nobody_takes_the_place():
+    """Others like it, and longer ones, are told what is left of the time; then everybody is let in."""
+    admission = in_a_lull()
+    assert refused(admission, ask("c", 100), 1.0).retry_after_s == pytest.approx(2.5)
+    assert refused(admission, ask("d", 150), 2.0).retry_after_s == pytest.approx(1.5)
+    admission.admit(ask("e", 100), 3.6)
+
+
+def test_a_lull_is_for_those_who_would_be_late():
+    """Much shorter prompts, other classes and other tenants are let in as far as their own prediction goes."""
+    for other in (ask("c", 10), ask("c", 100, tier=Tier.PRIORITY), ask("c", 100, tenant="other")):
+        in_a_lull().admit(other, 1.0)
+
+
+def test_a_lull_ends_with_the_backlog():
+    """The backlog was computed sooner than predicted: nobody waits for nothing."""
+    admission = in_a_lull()
+    admission.backlog.on_events([StepRecord(1, 1.0, grants={"a": 50}, end_s=1.5)])
+    admission.admit(ask("c", 100), 1.5)
 
 
 def test_a_deadline_that_cannot_be_met_is_refused_at_once():

@@ -1,5 +1,6 @@
 """Three times the capacity, in virtual time: what is let in is served in the time that was predicted for it."""
 
+import math
 import random
 from statistics import median
 
@@ -43,7 +44,7 @@ class Overload:
         end_s += seconds
         while clock.now() < end_s:
             while due_s <= clock.now():
-                if self.asides and self.asides[0][0] <= due_s:
+                while self.asides and self.asides[0][0] <= due_s:
                     self.asides.pop(0)[1]()
                 number += 1
                 self._ask(f"r{len(self._arrivals)}-{number}", due_s)
@@ -96,28 +97,34 @@ def test_beyond_capacity_the_promise_holds_for_what_is_let_in(policy, seconds):
     assert at_capacity.actual[max(at_capacity.actual, key=at_capacity.actual.get)] > 2.0
 
 
-SLOWNESS = 60.0
-"""The machine here ends some hundred requests a second; one that ends one a second makes people wait."""
+SLOWNESS = 30.0
+"""The machine here ends some hundred requests a second; one that ends three a second makes people wait."""
 
 
-def test_retry_after_tells_when_a_request_is_let_in(monkeypatch):
-    """Whoever is refused and asks five times a second is let in within a factor of two of what was said, mostly."""
+@pytest.mark.parametrize("policy", ["vllm", "headway"])
+def test_retry_after_tells_when_a_request_is_let_in(monkeypatch, policy):
+    """Whoever is refused and asks five times a second is let in within a factor of two of what was said, 4 of 5 times.
+
+    Beside it others ask at twice the capacity, and the machine is not idle for it.
+    """
     monkeypatch.setattr("headway.engine.admission.LEAST_RETRY_S", 1.0 / SLOWNESS)
+    monkeypatch.setattr("headway.engine.admission.MOST_LULL_S", 5.0 / SLOWNESS)
     for module in ("admission", "backlog"):
         monkeypatch.setattr(f"headway.engine.{module}.MEMORY_S", 20.0 / SLOWNESS)
-    over, chance, found = Overload("headway", ttft_limit_ms=3000 / SLOWNESS), random.Random(3), []
+    over, chance, found = Overload(policy, ttft_limit_ms=3000 / SLOWNESS), random.Random(3), []
 
     def ask(at_s, first=None):
         said_s = over.probe(at_s, f"probe at {at_s}")
         if said_s is None and first is not None:
-            truth_s, promised_s = (at_s - first[0]) * SLOWNESS, first[1] * SLOWNESS
-            found.append(max(1.0, promised_s) / max(1.0, truth_s))
-        pause_s = 3.0 if said_s is None else 0.2
+            truth_s, promised_s = (at_s - first[0]) * SLOWNESS, math.ceil(first[1] * SLOWNESS - 1e-9)
+            found.append(promised_s / truth_s)
+        pause_s = 1.0 if said_s is None else 0.2
         first = None if said_s is None else first or (at_s, said_s)
         next_s = at_s + pause_s / SLOWNESS * chance.uniform(0.7, 1.3)  # not always at the same moment of a step
         over.asides.append((next_s, lambda: ask(next_s, first)))
 
-    over.asides.append((1.0, lambda: ask(1.0)))
-    over.run(200, 5.0)
-    assert len(found) >= 5, found
-    assert sum(0.5 <= ratio <= 2.0 for ratio in found) > 0.6 * len(found)
+    over.asides.append((0.5, lambda: ask(0.5)))
+    over.run(200, 3.0)
+    assert len(found) >= 10, found
+    assert sum(0.5 <= ratio <= 2.0 for ratio in found) > 0.8 * len(found)
+    assert over.ends >= 0.95 * 3.0 / STEP_S

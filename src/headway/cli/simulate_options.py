@@ -77,7 +77,7 @@ Vidur = Annotated[
     str | None,
     typer.Option(
         metavar="PREFIX",
-        help="vidur's tables PREFIX_{mlp,attention}.csv instead of the roofline.",
+        help="vidur's tables PREFIX_{mlp,attention}.csv, or the folder with both, instead of the roofline.",
         show_default=False,
         rich_help_panel=_TIME,
     ),

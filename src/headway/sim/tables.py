@@ -28,6 +28,15 @@ def read_rows(path: Path, columns: tuple[str, ...], *, words: tuple[str, ...] = 
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
+def read_header(path: Path) -> tuple[str, ...]:
+    """Names of a table's columns. Raises `BadSetting` for a file that cannot be read."""
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            return tuple(next(csv.reader(lines), ()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
 def _is_number(cell: str | None) -> bool:
     try:
         return cell == "" or (cell is not None and 0 <= float(cell) < float("inf"))

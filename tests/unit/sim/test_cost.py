@@ -10,7 +10,6 @@ from headway.errors import BadSetting
 from headway.sim import (
     HARDWARE_CARDS,
     MODEL_CARDS,
-    OVERHEADS,
     Calibration,
     Fitted,
     LinearLayer,
@@ -31,6 +30,7 @@ from headway.sim import (
 )
 from headway.sim.curves import Curve, Grid, on_doubling_axes
 from headway.sim.disaggregate import load_without_prompts
+from headway.sim.vidur import ELEMENTWISE, LINEAR, read_vidur
 
 LLAMA, A100 = model_card("Llama-3-8B"), hardware_card("A100-80")
 
@@ -247,15 +247,39 @@ def test_only_one_source_of_step_times():
         Site(model=LLAMA, hardware=A100, profile="a", vidur="b")
 
 
-def test_vidur_tables_make_a_cost(shared_data):
+@pytest.mark.parametrize(
+    "load", [Load(64, 64, 64, 64 * 512), Load(512, 1, 0, 0, [(512, 512)])], ids=["decode", "prefill"]
+)
+def test_vidur_tables_make_a_cost(shared_data, tmp_path, load):
     """vidur's tables of Llama-2-70B on two A100s give a step between half and twice the roofline's."""
     folder = shared_data / "gpu"
-    prefix = folder / "none"
-    if not (folder / "vidur_a100_meta-llama_Llama-2-70b-hf_mlp.csv").is_file():
-        pytest.skip("the vidur tables are not there")
-    del prefix
-    from headway.sim.vidur import read_layer
+    (tmp_path / "mlp.csv").symlink_to(folder / "vidur_a100_meta-llama_Llama-2-70b-hf_mlp.csv")
+    (tmp_path / "attention.csv").symlink_to(folder / "vidur_a100_llama2-70b_tp2_attention.csv")
+    site = Site(model=model_card("Llama-2-70B"), hardware=A100, parallel=Parallel(tensor=2), vidur=str(tmp_path))
+    assert 0.5 < site.cost().predict(load) / replace(site, vidur=None).cost().predict(load) < 2.0
 
-    layer = read_layer(folder / "vidur_a100_meta-llama_Llama-2-70b-hf_mlp.csv", 4, ("mlp_up_proj_ms",))
-    assert 0.05e-3 < layer[64] < 0.3e-3
-    assert OVERHEADS["ideal"].step_s > 0
+
+def vidur_files(start, long):
+    """The same times under both spellings of columns, at one degree of tensor parallelism beside a slower one."""
+    tensor, name = ("num_tensor_parallel_workers", "time_stats.{}.median") if long else ("tp", "{}_ms")
+    products = [operator.removesuffix("_ms") for operator in dict.fromkeys((*LINEAR, *ELEMENTWISE, "emb_ms"))]
+    rows = [[tensor, "num_tokens", *(name.format(product) for product in products)]]
+    rows += [[tp, num, *([tp * num / 100] * len(products))] for tp in (1, 2) for num in (1, 100)]
+    start.with_name(f"{start.name}_mlp.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    attention = ["is_prefill", "batch_size", "prefill_chunk_size", "kv_cache_size"]
+    rows = [[*attention, *(name.format(kind) for kind in ("attn_prefill", "attn_decode")), *([tensor] if long else [])]]
+    degrees = (1, 2) if long else (2,)
+    rows += [["True", 1, chunk, 0, tp * chunk, "", *([tp] if long else [])] for tp in degrees for chunk in (1, 100)]
+    rows += [["False", num, 0, 8, "", tp * num, *([tp] if long else [])] for tp in degrees for num in (1, 100)]
+    start.with_name(f"{start.name}_attention.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    return str(start)
+
+
+def test_vidur_columns_have_two_spellings(tmp_path):
+    """As vidur's profiler writes them and in short; a table of attention with degrees is read at the one asked for."""
+    long, short = (read_vidur(vidur_files(tmp_path / str(is_long), is_long), 2) for is_long in (True, False))
+    assert long.layer.at(50) == short.layer.at(50) == pytest.approx(10 * 1.0e-3)
+    for point in ((50, 0, 0, 0), (0, 0, 50, 8)):
+        assert long.attention.at(point) == short.attention.at(point) == pytest.approx(100e-3)
+    with pytest.raises(BadSetting, match="no rows for tensor parallelism 4"):
+        read_vidur(str(tmp_path / "True"), 4)

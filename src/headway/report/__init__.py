@@ -6,7 +6,7 @@ Must not know: where records come from, engines, servers, clocks. Start reading 
 
 from headway.report.chart import Chart, Limit, Mark, Series, cdf
 from headway.report.compare import compare_page, compare_runs
-from headway.report.fairness import isolation_ratio, jain
+from headway.report.fairness import jain
 from headway.report.figures import save_chart
 from headway.report.grid import Cell, Grid
 from headway.report.metrics import Group, Latencies, Ledger, RunMetrics, measure
@@ -48,7 +48,6 @@ __all__ = [
     "choose_window",
     "compare_page",
     "compare_runs",
-    "isolation_ratio",
     "jain",
     "judge",
     "load_run",

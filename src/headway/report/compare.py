@@ -38,7 +38,8 @@ _LATENCIES = (
 def compare_runs(runs: Sequence[RunRecord]) -> Grid:
     """One column per run, the ratio of the last to the first, and for two runs a verdict on each latency.
 
-    "no clear difference" means that the 95 % bootstrap intervals of the two runs overlap.
+    "no clear difference" means that the 95 % bootstrap intervals of the two runs overlap. Where a run has several
+    tenants, their TTFT P99 stands apart, and its ratio between a run without and one with a neighbour is isolation.
     """
     assert len(runs) >= 2, "a comparison needs two runs"
     measured = [measure(run) for run in runs]
@@ -46,6 +47,7 @@ def compare_runs(runs: Sequence[RunRecord]) -> Grid:
     for latency in _LATENCIES:
         samples = [_sample(run, metrics, latency.value) for run, metrics in zip(runs, measured, strict=True)]
         rows += [_latency_row(f"{latency.name} P{level:g}, ms", samples, level) for level in latency.levels]
+    rows += _tenant_rows(runs, measured)
     note = "The ratio is last ÷ first. Verdicts rest on 95 % bootstrap intervals of each run; repeats tell more."
     if not _same_load(runs):
         note = f"The runs had different workloads. {note}"
@@ -110,8 +112,27 @@ def _latency_row(name: str, samples: Sequence[Sequence[float]], level: float) ->
     return [name, *values, _ratio(values), verdict]
 
 
-def _sample(run: RunRecord, metrics: RunMetrics, value: Value) -> list[float]:
-    inside = (request for request in run.requests if request.is_ok and metrics.window.has(request.intended_s))
+def _tenant_rows(runs: Sequence[RunRecord], measured: Sequence[RunMetrics]) -> list[Sequence[Cell]]:
+    """TTFT P99 of each tenant that all runs have: where a neighbour came, the ratio is the isolation ratio."""
+    named = [{request.tenant for request in run.requests} for run in runs]
+    if all(len(names) < 2 for names in named):
+        return []
+    rows: list[Sequence[Cell]] = []
+    for tenant in sorted(set.intersection(*named)):
+        samples = [
+            _sample(run, metrics, lambda request: request.ttft_s, tenant)
+            for run, metrics in zip(runs, measured, strict=True)
+        ]
+        rows.append(_latency_row(f"TTFT P99 of {tenant}, ms", samples, 99.0))
+    return rows
+
+
+def _sample(run: RunRecord, metrics: RunMetrics, value: Value, tenant: str | None = None) -> list[float]:
+    inside = (
+        request
+        for request in run.requests
+        if request.is_ok and metrics.window.has(request.intended_s) and tenant in (None, request.tenant)
+    )
     return [found for request in inside if (found := value(request)) is not None]
 
 

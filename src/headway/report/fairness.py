@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from headway.report.percentiles import summarize
 from headway.report.record import RequestRecord
 from headway.report.window import Window, token_times
 
@@ -19,13 +18,6 @@ def jain(amounts: Sequence[float]) -> float:
     values = np.asarray(amounts, np.float64)
     total = float(np.square(values).sum())
     return float(values.sum() ** 2 / (len(values) * total)) if total else float("nan")
-
-
-def isolation_ratio(alone: Sequence[RequestRecord], together: Sequence[RequestRecord], *, level: float = 99.0) -> float:
-    """A tenant's TTFT percentile beside a noisy neighbour ÷ the same without: 1 means that it noticed nothing."""
-    without = summarize((r.ttft_s for r in alone if r.is_ok and r.ttft_s is not None), [level])
-    beside = summarize((r.ttft_s for r in together if r.is_ok and r.ttft_s is not None), [level])
-    return beside.at(level) / without.at(level) if without.size and without.at(level) else float("nan")
 
 
 def service_gap(groups: Mapping[str, Sequence[RequestRecord]], window: Window) -> float:

@@ -91,6 +91,17 @@ def test_comparison_tells_difference_from_chance(run):
     assert "different workloads" in compare_page([run, replace(slow, workload={"seed": 2})])
 
 
+def test_comparison_tells_how_well_a_tenant_is_isolated():
+    """The victim's TTFT P99 alone and beside a neighbour, and their ratio; the neighbour is in one run only."""
+    alone = run_of([request(k, tenant="victim") for k in range(50)])
+    beside = [request(k, tenant="victim", ttft_s=0.3) for k in range(50)]
+    noisy = run_of([*beside, *(request(k, tenant="noisy", ttft_s=5.0) for k in range(50))])
+    rows = [row for row in compare_runs([alone, noisy]).rows if str(row[0]).startswith("TTFT P99 of")]
+    assert rows == [
+        ["TTFT P99 of victim, ms", pytest.approx(100), pytest.approx(300), pytest.approx(3), "higher"],
+    ]
+
+
 def test_comparison_with_a_run_without_answers():
     """Nothing to compare is said, not divided by."""
     rows = {row[0]: row for row in compare_runs([steady_run(), run_of([refused(k / 10) for k in range(20)])]).rows}

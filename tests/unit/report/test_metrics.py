@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from headway.report import Outcome, bootstrap, isolation_ratio, jain, measure, over_repeats, percentile, summarize
+from headway.report import Outcome, bootstrap, jain, measure, over_repeats, percentile, summarize
 from headway.report.metrics import max_in_flight
 from tests.unit.report.runs import TIGHT, refused, request, run_of, steady_run
 
@@ -95,13 +95,11 @@ def test_service_gap_counts_only_while_both_have_work():
     assert measure(run_of(beside)).service_gap == pytest.approx(50 * 20, rel=0.1)
 
 
-def test_jain_and_isolation():
-    """The index's own bounds, and the ratio of a victim's tail beside and without a noisy neighbour."""
+def test_jain():
+    """The index's own bounds."""
     assert jain([3, 3, 3]) == pytest.approx(1)
     assert jain([1, 0, 0, 0]) == pytest.approx(0.25)
     assert math.isnan(jain([0, 0]))
-    alone, beside = [request(k) for k in range(50)], [request(k, ttft_s=0.3) for k in range(50)]
-    assert isolation_ratio(alone, beside) == pytest.approx(3)
 
 
 def test_ledger_and_concurrency():

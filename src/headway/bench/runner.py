@@ -79,7 +79,7 @@ class Runner:
             is_complete=not self._stopped_by,
             target=self._target.describe(),
             workload=self._plan.content,
-            server={name: after[name] - value for name, value in before.items() if name in after},
+            server={name: value - before.get(name, 0.0) for name, value in after.items()} if before else {},
             steps=self._target.steps(start_s),
             client_lag_s=self._lag_s,
             warmup_s=self._plan.warmup_s,

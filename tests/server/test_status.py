@@ -21,10 +21,11 @@ async def test_health_and_readiness_are_two_things(client, engine):
 
 
 async def test_new_requests_are_refused_while_draining(client, engine):
-    """503 with Retry-After, before the body is looked at."""
+    """503 with Retry-After; their lengths are known then, so that a recording of the traffic has them."""
     engine.begin_drain()
-    for path in ("/v1/completions", "/v1/chat/completions"):
-        answer = await client.post(path, json={})
+    chat = {"messages": [{"role": "user", "content": "Hi"}]}
+    for path, body in (("/v1/completions", {"prompt": "Hi"}), ("/v1/chat/completions", chat)):
+        answer = await client.post(path, json=body)
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert answer.json()["error"]["type"] == "service_unavailable"

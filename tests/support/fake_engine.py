@@ -169,7 +169,7 @@ class FakeEngine:
         if self.refusal is not None:
             raise self.refusal
         if not self.is_ready:
-            raise Overloaded("the server is shutting down")
+            raise Overloaded("this server takes no new requests", retry_after_s=5.0, cause="draining")
         if any(not 0 <= token < self.tokenizer.vocab_size for token in prompt_ids):
             raise InvalidRequest("prompt has a token id outside the vocabulary", param="prompt")
         for name, ids in (

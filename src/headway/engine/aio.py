@@ -6,9 +6,9 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
-from headway.core import Cause, Event, FinishReason, SamplingParams
+from headway.core import Cause, Event, FinishReason, Request, SamplingParams
 from headway.engine.build import Engine, Progress, build_engine
 from headway.engine.config import EngineConfig
 from headway.engine.control import Control, Guarding
@@ -16,7 +16,7 @@ from headway.engine.door import Extras, ExtraWords
 from headway.engine.loop import Abort, Call, Died, Ended, EngineLoop, Message, Quit, Refused, Submit
 from headway.engine.outputs import EngineStats
 from headway.engine.stream import Stream
-from headway.errors import InvalidRequest, Overloaded
+from headway.errors import InvalidRequest
 from headway.models import Tokenizer
 
 
@@ -124,20 +124,25 @@ class AsyncLLM:
 
         `extras` are fields of `Extras`.
         """
-        if not self.is_alive and not self.control.is_draining:
-            raise Overloaded("the engine is not running", retry_after_s=5.0)
         name = request_id or f"req-{secrets.token_hex(4)}-{next(self._serial)}"
         if name in self._streams:
             raise InvalidRequest(f"request id {name!r} is in use", param="request_id")
         now_s = self.engine.clock.now()
         request = self.engine.door.request(name, prompt_ids, params, now_s, Extras(**extras))
-        if self.control.is_draining:
-            self.control.admission.tell(request, Cause.DRAINING, now_s)
-            self.control.admission.refuse(Cause.DRAINING, "the server is shutting down", 5.0)
+        if not self.is_ready:
+            self._turn_away(request)
         self.control.admit(request)
         stream = self._streams[name] = Stream(name, request.num_prompt, self.abort)
         self._loop.send(Submit(request))
         return stream
+
+    def _turn_away(self, request: Request) -> NoReturn:
+        """Refuse a request because nobody new is taken, or nothing runs; whoever records traffic hears of it."""
+        admission = self.control.admission
+        admission.tell(request, Cause.DRAINING, request.arrival_s)
+        is_meant = self.control.is_draining
+        reason = "this server takes no new requests" if is_meant else "the engine has stopped, or a step of it hangs"
+        admission.refuse(Cause.DRAINING, f"{reason}; try elsewhere, or later", 5.0)
 
     def abort(self, request_id: str) -> None:
         """End a request in whatever state it is; unknown or ended ones are left alone."""

@@ -83,10 +83,7 @@ class Desk:
             )
 
     def require_room(self, scope: Scope) -> None:
-        """Raise `TooMany` where the caller's own limits would refuse even the smallest request. Charges nothing.
-
-        Raises `Overloaded` where the engine takes no requests at all.
-        """
+        """Raise `TooMany` where the caller's own limits would refuse even the smallest request. Charges nothing."""
         tenant = caller_of(scope).tenant
         try:
             self._house.gate.require_room(tenant)
@@ -94,13 +91,6 @@ class Desk:
             self.refused[Cause.TENANT_LIMIT] += 1
             self._on_refused(tenant.name)
             raise
-        if not self._engine.is_ready:
-            self.refused[Cause.DRAINING] += 1
-            raise Overloaded(
-                "this server is loading or shutting down; try again or elsewhere",
-                retry_after_s=5.0,
-                cause=Cause.DRAINING,
-            )
 
     def _submit(self, call: _Call, prompts: Sequence[Sequence[int]], terms: Terms) -> Job:
         tenant = call.tenant

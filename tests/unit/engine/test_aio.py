@@ -91,8 +91,12 @@ async def test_draining_refuses_newcomers_and_finishes_the_rest():
         await asyncio.to_thread(gate[0].launched.acquire, timeout=30)
         llm.begin_drain()
         assert not llm.is_ready
-        with pytest.raises(Overloaded, match="shutting down"):
-            llm.submit([5], GREEDY)
+        refused = []
+        llm.control.admission.on_refusal = refused.append
+        with pytest.raises(Overloaded, match="no new requests") as caught:
+            llm.submit([5, 6], GREEDY)
+        assert caught.value.cause == "draining"
+        assert [(one.cause, one.num_prompt, one.max_output) for one in refused] == [("draining", 2, GREEDY.max_tokens)]
         gate[0].open_for_good()
         assert (await reader)[-1].finish_reason is FinishReason.LENGTH
         assert await llm.drained(30.0)

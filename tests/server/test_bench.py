@@ -247,8 +247,12 @@ def test_nobody_there(capsys):
     assert "no server answers at http://127.0.0.1:9" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_was_measured(behind, nursery):
-    """A real process, a real signal: the report of what came so far, one line about the end, status 130."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_what_was_measured(behind, nursery, number):
+    """A real process, a real signal: the report of what came so far, one line about the end, status 130.
+
+    SIGTERM, which `timeout` and supervisors send, is as good as Ctrl-C.
+    """
     seen = threading.Semaphore(0)
 
     def script(body, number):
@@ -261,7 +265,7 @@ def test_ctrl_c_keeps_what_was_measured(behind, nursery):
     try:
         for _ in range(5):
             assert seen.acquire(timeout=30), "the command sent nothing"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=30)
     finally:
         process.kill()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,22 +52,28 @@ def check_paths(given: dict[str, Any]) -> None:
     """Refuse files that cannot be written, before anything is measured. Raises `BadSetting`."""
     for flag in ("output", "csv", "html"):
         path: Path | None = given[flag]
-        if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
-            raise BadSetting(f"--{flag} {path}: it must be a file in a folder that exists")
+        if path is not None:
+            require_writable(path, f"--{flag} {path}")
+
+
+def require_writable(path: Path, name: str) -> None:
+    """Raise `BadSetting` for what no file can be written to: hours later it is too late to say so."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir():
+        raise BadSetting(f"{name}: it must be a file in a folder that exists")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise BadSetting(f"{name}: this user may not write there")
 
 
 def report(run: RunRecord, given: dict[str, Any]) -> int:
-    """Print and write a run. The status is 0, 1 where its latencies must not be quoted, 130 after Ctrl-C."""
+    """Print and write a run. The status is 0, 1 where its latencies must not be quoted, 130 after Ctrl-C.
+
+    A file that cannot be written after all costs neither the figures nor the other files. Raises `BadSetting` for it.
+    """
     from headway.report import judge, measure, result_json, run_page, run_text, save_csv, save_run, with_details
 
     run = replace(run, environment=environment(), label=given["label"] or run.label)
     metrics = measure(run)
-    if given["output"] is not None:
-        save_run(run, given["output"])
-    if given["csv"] is not None:
-        save_csv(run, given["csv"])
-    if given["html"] is not None:
-        write(given["html"], run_page(run, metrics))
     document = result_json(run, metrics)
     if given["save_detailed"]:
         document = with_details(document, run)
@@ -73,15 +81,34 @@ def report(run: RunRecord, given: dict[str, Any]) -> int:
         print_json(document)
     else:
         results().print(run_text(run, metrics), markup=False, soft_wrap=True)
+    write_all(
+        {
+            given["output"]: lambda path: save_run(run, path),
+            given["csv"]: lambda path: save_csv(run, path),
+            given["html"]: lambda path: write(path, run_page(run, metrics)),
+        }
+    )
     if not run.is_complete:
         notices().print(f"headway bench: {run.notes[0]}", markup=False, soft_wrap=True)
         return INTERRUPTED if "interrupted" in run.notes[0] else 1
     return 0 if judge(run, metrics).is_valid else 1
 
 
+def write_all(writers: Mapping[Path | None, Callable[[Path], None]]) -> None:
+    """Write every file that has a path, whatever became of the others. Raises `BadSetting` for those that failed."""
+    failures: list[str] = []
+    for path, writer in writers.items():
+        try:
+            if path is not None:
+                writer(path)
+        except BadSetting as error:
+            failures.append(str(error))
+    if failures:
+        raise BadSetting("; ".join(failures))
+
+
 def environment() -> dict[str, object]:
     """The machine that measured, and its versions."""
-    import os
     import platform
 
     from headway import __version__

@@ -9,7 +9,6 @@ import typer
 
 from headway.cli import flags
 from headway.cli.output import notices, print_json, results
-from headway.errors import BadSetting
 
 if TYPE_CHECKING:
     from headway.engine import Engine
@@ -49,21 +48,22 @@ def calibrate(
 
 
 def _run(given: dict[str, Any]) -> int:
+    from headway.cli.bench_output import require_writable
     from headway.cli.calibrating import measure, residuals, text_of
     from headway.cli.calibrations import default_file
     from headway.sim import as_document, write_calibration
 
     path = given["output"] or default_file()
-    if path.is_dir() or (given["output"] is not None and not path.parent.is_dir()):
-        raise BadSetting(f"cannot write {path}: it must be a file in a folder that exists")
+    if given["output"] is not None:
+        require_writable(path, f"cannot write {path}")
     engine = build(given)
     try:
         calibration, fit = measure(engine, given["seconds"], given["most_tokens"])
     finally:
         engine.core.executor.close()
-    write_calibration(calibration, path)
     if given["as_json"]:
         print_json({"file": str(path), **as_document(calibration), "residuals": residuals(fit)})
+        write_calibration(calibration, path)
         return 0
     results().print(text_of(calibration, fit), markup=False, soft_wrap=True)
     if calibration.p95_error > _NOISY:
@@ -73,6 +73,7 @@ def _run(given: dict[str, Any]) -> int:
             markup=False,
             soft_wrap=True,
         )
+    write_calibration(calibration, path)
     notices().print(f"written to {path}", markup=False, soft_wrap=True)
     return 0
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -23,6 +28,9 @@ from headway.errors import BadModelFile, BadSetting, HeadwayError, InvalidReques
 INTERRUPTED = 130
 BAD_INPUT = 2
 FAILED = 1
+
+_UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""Whoever should take what we write cannot; the fault is not ours."""
 
 COMMANDS = (
     "serve",
@@ -78,22 +86,23 @@ def _face(
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status.
 
-    0: done. 1: ran, but failed. 2: bad usage or bad input. 130: interrupted. What is not 0 leaves one line on
-    stderr, but for a traceback where the fault is ours.
+    0: done. 1: ran, but failed. 2: bad usage or bad input. 130: interrupted, by Ctrl-C or SIGTERM. What is not 0 leaves
+    one line on stderr, but for a traceback where the fault is ours.
     """
     try:
-        status = _commands()(args=args, prog_name="headway", standalone_mode=False)
-        sys.stdout.flush()
+        with _terminated_as_interrupted():
+            status = _commands()(args=args, prog_name="headway", standalone_mode=False)
+            sys.stdout.flush()
     except (BadSetting, BadModelFile, InvalidRequest) as error:
         return _complain("headway", str(error), BAD_INPUT)
     except HeadwayError as error:
         return _complain("headway", str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left. What is still buffered must not raise again when Python shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        return _unwritten(error)
     except Exception as error:
         if (explain := getattr(error, "format_message", None)) is None:
             raise
@@ -101,6 +110,36 @@ def main(args: Sequence[str] | None = None) -> int:
         where = getattr(getattr(error, "ctx", None), "command_path", "headway")
         return _complain(where, f"{explain().rstrip('.')} (see {where} --help)", BAD_INPUT)
     return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, as `timeout` and supervisors send it, ends a command as Ctrl-C does: what was measured is still told."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do now. A program that a script started in its background ignores that; it ends, too."""
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
+
+
+def _unwritten(error: OSError) -> int:
+    """What was printed or written came nowhere; if its reader has left, nobody is told."""
+    with suppress(OSError):
+        sys.stdout.flush()  # another file may be the full one
+    # What is still buffered must not raise again when Python shuts down.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:
+        return FAILED
+    return _complain("headway", f"cannot write {error.filename or 'the output'}: {error.strerror}", FAILED)
 
 
 @cache

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from headway.cli.summary import LoadingBar
+    from headway.workload import WorkItem, Workload
+
+STRIDE = 50
+"""Requests between two drawings of the bar."""
 
 _HARDWARE, _FLEET, _TIME = "Model and hardware", "Replicas", "Step times"
 
@@ -102,3 +111,18 @@ StepLogFile = Annotated[
         "--step-log", help="Write every step there, as JSON lines.", show_default=False, rich_help_panel="Results"
     ),
 ]
+
+
+@contextmanager
+def shown(workload: Workload) -> Iterator[Iterator[WorkItem]]:
+    """A workload's requests, with a bar on the terminal: virtual time has come as far as those that were sent."""
+    from headway.cli.summary import LoadingBar
+
+    def counted(bar: LoadingBar) -> Iterator[WorkItem]:
+        for number, item in enumerate(workload.items()):
+            if number % STRIDE == 0:
+                bar.show("simulating requests", number, workload.num_requests)
+            yield item
+
+    with LoadingBar() as bar:
+        yield counted(bar)

@@ -71,7 +71,7 @@ def carry_out(asked: Asked, given: dict[str, Any]) -> int:
 
 
 def _measure(workload: Workload, given: dict[str, Any]) -> RunRecord:
-    from headway.sim import ChromeTrace, Pool, StepLog, make_router
+    from headway.sim import ChromeTrace, Interrupted, Pool, StepLog, make_router
     from headway.sim import simulate as run_simulation
 
     calibration = calibrations.named(given["hardware"])
@@ -92,14 +92,18 @@ def _measure(workload: Workload, given: dict[str, Any]) -> RunRecord:
             router=make_router(given["router"]),
             observers=observers,
         )
-        record = run_simulation(
-            workload.items(),
-            pool,
-            weights=workload.weights,
-            duration_s=float("inf") if workload.duration_s is None else workload.duration_s,
-            label=workload.name,
-            **_split(site, pool, given),
-        )
+        with options.shown(workload) as items:
+            try:
+                record = run_simulation(
+                    items,
+                    pool,
+                    weights=workload.weights,
+                    duration_s=float("inf") if workload.duration_s is None else workload.duration_s,
+                    label=workload.name,
+                    **_split(site, pool, given),
+                )
+            except Interrupted as stop:
+                record = stop.record
     return replace(
         record, target=_target(given, pool), workload=workload.content, is_closed_loop=workload.is_closed_loop
     )

@@ -62,7 +62,7 @@ def show(found: Rows) -> None:
 
 
 class LoadingBar:
-    """A bar on the terminal while weights are loaded; silent elsewhere."""
+    """A bar on the terminal while something takes long; silent elsewhere."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -71,8 +71,8 @@ class LoadingBar:
         self._bar = Progress(*columns, console=notices(), transient=True, disable=not sys.stderr.isatty())
         self._tasks: dict[str, TaskID] = {}
 
-    def show(self, stage: str, done: int, total: int) -> None:
-        """Draw `done` of `total` steps of a stage."""
+    def show(self, stage: str, done: int, total: int | None) -> None:
+        """Draw `done` of `total` steps of a stage; None where nobody knows how many there will be."""
         if self._bar.disable:
             return
         if not self._tasks:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli import bench_options as options
+from headway.cli import bench_output as out
 from headway.cli import flags
 from headway.cli.output import notices, print_json, results
 from headway.cli.workload_flags import Asked
@@ -128,8 +130,7 @@ def _paths(given: Mapping[str, Any]) -> dict[str, Path]:
         "html": given["html"] or config.with_suffix(".html"),
     }
     for path in found.values():
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise BadSetting(f"cannot write {path}: it must be a file in a folder that exists")
+        out.require_writable(path, f"cannot write {path}")
     if len(set(found.values())) < len(found):
         raise BadSetting(f"the config file, the evidence and the report are the same file: {config}")
     return found
@@ -146,14 +147,11 @@ def _report(outcome: Outcome, known: Calibration, paths: Mapping[str, Path], giv
         "evidence": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
         "html": tuning_page(outcome, known.about, config),
     }
-    for name, path in paths.items():
-        try:
-            path.write_text(texts[name], encoding="utf-8")
-        except OSError as error:
-            raise BadSetting(f"cannot write {path}: {error.strerror}") from None
     if given["as_json"]:
         print_json({**document, "files": {name: str(path) for name, path in paths.items()}})
     else:
         results().print(summary_text(outcome), markup=False, soft_wrap=True)
+    out.write_all({path: partial(out.write, content=texts[name]) for name, path in paths.items()})
+    if not given["as_json"]:
         notices().print(f"written: {', '.join(map(str, paths.values()))}", markup=False, soft_wrap=True)
     return 0 if outcome.is_kept else FAILED

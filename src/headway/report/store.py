@@ -6,7 +6,8 @@ import csv
 import json
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TextIO, cast
@@ -124,9 +125,12 @@ def _cell(request: RequestRecord, column: str) -> object:
     return round(value, 6) if isinstance(value, float) and math.isfinite(value) else value
 
 
-def _writing(path: Path) -> TextIO:
+@contextmanager
+def _writing(path: Path) -> Iterator[TextIO]:
+    """A file to write. Raises `BadSetting` where it cannot be opened, or its disk is full before the end."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("w", encoding="utf-8", newline="")
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
     except OSError as error:
         raise BadSetting(f"cannot write {path}: {error.strerror or error}") from error

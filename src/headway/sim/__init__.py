@@ -16,7 +16,7 @@ from headway.sim.replica import Replica
 from headway.sim.roofline import LinearLayer, Roofline, kv_blocks
 from headway.sim.router import ROUTERS, Router, make_router
 from headway.sim.scene import Scene, SceneRequest, load_scene, parse_scene
-from headway.sim.simulator import HandOver, Pool, simulate
+from headway.sim.simulator import HandOver, Interrupted, Pool, simulate
 from headway.sim.site import Site, calibrated_plant
 from headway.sim.tape import as_json, picture, run_scene, tape_params
 from headway.sim.trace import ChromeTrace, StepLog
@@ -32,6 +32,7 @@ __all__ = [
     "Fitted",
     "HandOver",
     "HardwareCard",
+    "Interrupted",
     "KernelProfile",
     "LinearLayer",
     "Link",

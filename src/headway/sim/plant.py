@@ -10,6 +10,9 @@ from headway.errors import BadSetting
 from headway.sim.cost import CostModel
 from headway.sim.load import Load, load_of
 
+MOST_BLOCKS = 10_000_000
+"""Blocks of a simulated pool: each takes about 50 bytes here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
@@ -26,9 +29,11 @@ class Plant:
     load: Callable[[Batch], Load] = load_of
 
     def __post_init__(self) -> None:
-        """A pool that holds nothing serves nobody."""
+        """A pool that holds nothing serves nobody. Raises `BadSetting`."""
         if self.num_blocks < 1:
             raise BadSetting(f"the model leaves room for {self.num_blocks} KV blocks; add devices or memory")
+        if self.num_blocks > MOST_BLOCKS:
+            raise BadSetting(f"the KV cache would have {self.num_blocks} blocks; at most {MOST_BLOCKS:,} are simulated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

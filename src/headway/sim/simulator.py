@@ -41,6 +41,15 @@ class HandOver:
     token_s: float
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C stopped a simulation; `record` holds the requests that had ended by then."""
+
+    def __init__(self, record: RunRecord) -> None:
+        super().__init__()
+        note = "the run was interrupted; this is what was simulated until then"
+        self.record = replace(record, is_complete=False, notes=[note])
+
+
 def simulate(
     items: Iterable[WorkItem],
     pool: Pool,
@@ -56,14 +65,17 @@ def simulate(
     Items with moments of their own come in the order of these; none is sent at `duration_s` or later. `weights` are
     tenants' shares. With `decoders`, `pool`
     computes prompts and their first tokens, and after a `hand_over` a decoder makes the rest. Raises `BadSetting` for
-    a bad policy or setting, and when a policy stops making progress.
+    a bad policy or setting, and when a policy stops making progress; `Interrupted` at Ctrl-C.
     """
     run = _Run(Agenda(items, duration_s), PromptMaker(weights or {}), hand_over)
     run.add(pool)
     if decoders is not None:
         run.add(decoders)
     with _seldom_collected():
-        return run.go(label)
+        try:
+            return run.go(label)
+        except KeyboardInterrupt:
+            raise Interrupted(run.record(label)) from None
 
 
 @contextmanager
@@ -126,7 +138,7 @@ class _Run:
             elif seat is not None:
                 self._advance(seat)
             else:
-                return self._record(label)
+                return self.record(label)
 
     def _advance(self, seat: _Seat) -> None:
         """Step the replica that is furthest behind, until something else is due or another one is behind it."""
@@ -206,7 +218,8 @@ class _Run:
             self._homes.pop(name, None)
             self._close(life, record_of(life, FinishReason.ABORT), life.intended_s)
 
-    def _record(self, label: str) -> RunRecord:
+    def record(self, label: str) -> RunRecord:
+        """What has ended, and what it took."""
         watches = [seat.watch for seat in self._seats]
         kvs = [seat.replica.core.scheduler.kv.stats for seat in self._seats]
         return RunRecord(

@@ -1,6 +1,7 @@
 """`headway calibrate` measures, writes, and its file is what simulations take."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -43,6 +44,17 @@ def test_simulate_takes_the_file(headway, calibrated):
     assert json.loads(out)["completed"] == 5
     status, _, err = headway("simulate", "--hardware", calibrated, *workload, "-tp", "2")
     assert (status, "is a calibrated engine" in err) == (2, True)
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_file_that_cannot_be_written_costs_nothing_else(headway, calibrated, tmp_path):
+    """The disk is full after the run: its figures are printed, the other files written, and the message says which."""
+    csv, workload = tmp_path / "requests.csv", ("--num-requests", "5", "--rate", "10")
+    files = ("--output", "/dev/full", "--csv", csv)
+    status, out, err = headway("simulate", "--hardware", calibrated, *workload, *files, "--json")
+    assert (status, err) == (2, "headway: cannot write /dev/full: No space left on device\n")
+    assert json.loads(out)["completed"] == 5
+    assert len(csv.read_text().splitlines()) == 6
 
 
 def test_simulate_takes_this_machine(headway, calibrated, monkeypatch):

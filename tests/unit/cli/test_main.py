@@ -1,5 +1,7 @@
 """The face of the command line: help, exit statuses, one clear line per mistake."""
 
+import pathlib
+import signal
 import subprocess
 import sys
 
@@ -7,7 +9,7 @@ import pytest
 import typer.main
 
 from headway import __version__
-from headway.cli.main import make_app
+from headway.cli.main import main, make_app
 
 COMMANDS = sorted(typer.main.get_command(make_app()).commands)
 
@@ -45,6 +47,36 @@ def test_help_keeps_its_brackets(headway):
 def test_version(headway):
     """--version prints the version alone."""
     assert headway("--version") == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_both_signals_end_a_command_alike(monkeypatch, number):
+    """Status 130, whatever the process did with SIGINT before: a script ignores it for what runs in its background."""
+
+    def busy(**_):
+        if number == signal.SIGTERM:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.raise_signal(number)
+        pytest.fail("the signal did nothing")
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("headway.cli.main._commands", lambda: busy)
+    try:
+        assert main([]) == 130
+        assert signal.getsignal(signal.SIGTERM) == before[1]
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_one_line():
+    """Results that nothing can take: status 1, no traceback, not even when the interpreter ends."""
+    with pathlib.Path("/dev/full").open("w") as full:
+        script = "import sys; from headway.cli.main import main; sys.exit(main(['policies', 'vllm', '--json']))"
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "headway: cannot write the output: No space left on device\n")
 
 
 def test_help_loads_nothing_heavy():

@@ -13,6 +13,7 @@ from headway.sched import POLICIES
 from headway.sim import (
     ChromeTrace,
     HandOver,
+    Interrupted,
     Load,
     Plan,
     Plant,
@@ -44,6 +45,29 @@ def pool(*, policy="vllm", num_blocks=100, num_replicas=1, router="round-robin",
         num_replicas=num_replicas,
         router=make_router(router),
     )
+
+
+def test_an_interrupted_run_tells_what_had_ended():
+    """Ctrl-C in the middle raises as ever, and what it raises has the requests that were served until then."""
+
+    def items():
+        yield item(0)
+        yield item(1, at_s=1.0)
+        yield item(2, at_s=2.0)
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        simulate(items(), pool())
+    record = caught.value.record
+    assert [request.id for request in record.requests] == ["r0", "r1"]
+    assert not record.is_complete
+    assert "interrupted" in record.notes[0]
+
+
+def test_a_pool_beyond_all_memory_is_refused():
+    """Blocks of a simulated pool take memory, too."""
+    with pytest.raises(BadSetting, match="at most 10,000,000"):
+        pool(num_blocks=10**30)
 
 
 def test_times_are_the_sum_of_the_steps():

@@ -62,6 +62,22 @@ async def test_a_tenants_own_limit_is_a_429_with_the_wait_of_its_bucket(engine, 
         await complete(client, "tiny")
 
 
+async def test_answers_say_what_is_left_of_the_callers_rates(engine, open_house):
+    """Limit, rest and time until all is back, on an answer, a stream and a refusal; nothing without limits."""
+    limits = "requests_per_minute = 6\nrequest_burst = 2\ntokens_per_minute = 60\ntoken_burst = 500"
+    client = open_house(engine, {"acme": limits, "tiny": "max_concurrent = 9"})
+
+    def told(answer, kind):
+        return [answer.headers.get(f"x-ratelimit-{what}-{kind}") for what in ("limit", "remaining", "reset")]
+
+    answers = [await complete(client, "acme", max_tokens=90), await complete(client, "acme", stream=True)]
+    answers.append(await complete(client, "acme", 429))
+    assert [told(answer, "requests")[:2] for answer in answers] == [["2", "1"], ["2", "0"], ["2", "0"]]
+    assert told(answers[0], "requests")[2].startswith("9.") or told(answers[0], "requests")[2] == "10s"
+    assert int(told(answers[0], "tokens")[1]) < 500 == int(told(answers[0], "tokens")[0])
+    assert told(await complete(client, "tiny"), "requests") == [None] * 3
+
+
 async def test_tokens_are_charged_for_prompt_and_output_and_the_rest_is_given_back(engine, open_house):
     """A bucket of 100 tokens: 2 + 90 are reserved while a request runs, 2 + 12 stay charged when it ended."""
     client = open_house(engine, {"acme": "tokens_per_minute = 1\ntoken_burst = 100"})

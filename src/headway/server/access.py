@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headway.errors import Forbidden, HeadwayError
 from headway.server.config import ServerConfig
 from headway.server.faults import Unauthorized, fault_of
+from headway.server.rates import telling_rates
 from headway.tenancy import OPEN_TENANT, House, Tenant
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/ui"})
@@ -69,7 +70,7 @@ class Access:
             scope[_CALLER] = self._admitted(scope, self._need(scope["path"].removeprefix(self._root_path)))
         except HeadwayError as error:
             return await fault_of(error).response(scope)(scope, receive, send)
-        return await self._app(scope, receive, send)
+        return await self._app(scope, receive, telling_rates(send, self._house, caller_of(scope).tenant))
 
     def _need(self, path: str) -> Need:
         if path in OPEN_PATHS:

@@ -15,6 +15,7 @@ from headway.server.bounded import require_small
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
 from headway.server.patience import note_arrival
+from headway.server.rates import NAMES
 from headway.server.request_id import HEADER, name_request, request_id
 from headway.tenancy import House
 
@@ -31,7 +32,7 @@ def surroundings(config: ServerConfig, house: House) -> list[Middleware]:
                 allow_origins=config.allowed_origins,
                 allow_methods=["*"],
                 allow_headers=["*"],
-                expose_headers=["X-Request-Id", "Retry-After"],
+                expose_headers=["X-Request-Id", "Retry-After", *NAMES],
             )
         )
     around.append(Middleware(Access, house=house, config=config))

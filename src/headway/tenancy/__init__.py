@@ -9,6 +9,7 @@ from headway.tenancy.editing import add_key
 from headway.tenancy.gate import Ask, Gate, Ticket
 from headway.tenancy.house import House, tier_of
 from headway.tenancy.keys import KeyRing, digest, new_key
+from headway.tenancy.meter import Rate
 from headway.tenancy.roster import Roster
 from headway.tenancy.store import UsageStore, open_store
 from headway.tenancy.tenant import OPEN_TENANT, Key, KvShare, Limits, ServiceClass, Tenant
@@ -26,6 +27,7 @@ __all__ = [
     "KeyRing",
     "KvShare",
     "Limits",
+    "Rate",
     "Roster",
     "ServiceClass",
     "Tenant",

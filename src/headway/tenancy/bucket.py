@@ -21,6 +21,11 @@ class Bucket:
         self._refill(now_s)
         return self._level
 
+    def full_in_s(self, now_s: float) -> float:
+        """Seconds until it is full, if nothing is taken."""
+        self._refill(now_s)
+        return (self._burst - self._level) / self._per_second
+
     def wait_s(self, amount: float, now_s: float) -> float:
         """Seconds until `amount` may be taken; 0 now. More than the burst may be taken when the bucket is full."""
         self._refill(now_s)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headway.core import Tier
 from headway.errors import InvalidRequest, TooMany
-from headway.tenancy.meter import Meter, Refusal
+from headway.tenancy.meter import Meter, Rate, Refusal
 from headway.tenancy.tenant import Limits, ServiceClass, Tenant
 
 
@@ -111,6 +111,12 @@ class Gate:
             refusal = self._meter(tenant, "", tenant.limits, now_s).refusal(1, 1, now_s)
         if refusal is not None:
             raise _too_many(_name(tenant, ""), refusal)
+
+    def rates(self, tenant: Tenant) -> list[Rate]:
+        """How a tenant stands with its own rates; none where neither requests nor tokens are limited."""
+        with self._lock:
+            now_s = self._now()
+            return self._meter(tenant, "", tenant.limits, now_s).rates(now_s)
 
     def num_running(self, tenant: Tenant) -> int:
         """Requests of a tenant that are inside."""

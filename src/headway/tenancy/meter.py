@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from headway.tenancy.bucket import Bucket
@@ -18,6 +19,16 @@ class Refusal:
     limit: str
     what: str
     retry_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How a caller stands with a rate of `requests` or `tokens`: at most, now, and the seconds until all is back."""
+
+    kind: str
+    most: int
+    num_left: int
+    reset_s: float
 
 
 class Meter:
@@ -43,6 +54,19 @@ class Meter:
             what = f"{limits.tokens_per_minute:g} tokens per minute, {limits.most_tokens} at once, are used up"
             found.append(Refusal("tokens", what, wait_s))
         return max(found, key=lambda refusal: refusal.retry_after_s, default=None)
+
+    def rates(self, now_s: float) -> list[Rate]:
+        """What is left of each rate that is limited."""
+        limits = self._limits
+        buckets = (
+            ("requests", limits.most_requests, self._requests),
+            ("tokens", limits.most_tokens, self._tokens),
+        )
+        return [
+            Rate(kind, most, max(0, math.floor(bucket.level(now_s) + 1e-9 * most)), bucket.full_in_s(now_s))
+            for kind, most, bucket in buckets
+            if bucket is not None and most is not None
+        ]
 
     def charge(self, num_tokens: int) -> None:
         """One request starts that may use so many tokens."""

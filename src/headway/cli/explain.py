@@ -17,6 +17,7 @@ WORDS = {
     "tenant_share": "it was another tenant's turn",
     "class": "more urgent requests went first",
     "prefix_wait": "its prefix was being computed for another request",
+    "guardrail": "a promise to others was broken, and it is long or batch work",
     "policy": "the policy admitted nobody",
     "step_end": "the step under way had to end",
 }

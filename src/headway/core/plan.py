@@ -29,6 +29,7 @@ class Hold(StrEnum):
     TENANT_SHARE = "tenant_share"  # another tenant's turn
     CLASS = "class"  # more urgent ones go first
     PREFIX_WAIT = "prefix_wait"  # its prefix is being computed for another
+    GUARDRAIL = "guardrail"  # a promise to others is broken
     POLICY = "policy"  # the policy admits nobody now
 
 

@@ -47,6 +47,7 @@ class Control:
         self._tally = Tally()
         self.is_leaving = self._is_drained = False
         self._turning = asyncio.Lock()
+        engine.core.scheduler.hold_back = guardrails.hold_back
         self._take_on(guarding.limits)
         for listener in (
             self.admission.backlog.on_events,

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headway.core import (
@@ -26,7 +26,11 @@ from headway.errors import BadSetting
 log = logging.getLogger(__name__)
 
 ACTIONS = ("long", "batch", "slow")
-"""Refuse long prompts; refuse the batch class; let new requests in at half the rate. The last at level 2 alone."""
+"""Refuse long prompts, and hold back those in the queue; the same for the batch class; let new requests in at half the
+rate. The last at level 2 alone."""
+
+MOST_HOLD_S = 30.0
+"""So long after it came, at most, a request in the queue is held back."""
 
 _TIMED = re.compile(r"(ttft|itl|queue_wait)_p(\d{1,2})_ms", re.ASCII)
 _USAGE = "kv_cache_utilization_max"
@@ -133,9 +137,9 @@ class Guardrails:
         """Whether to hold a new request back."""
         settings, broken = self.settings, ", ".join(self.broken) or "recovering"
         if self.level >= 1:
-            if "batch" in settings.actions and request.tier is Tier.FLEX:
+            if self._is_batch(request):
                 return Verdict(f"batch work waits until promises to others hold again ({broken})", settings.recover_s)
-            if "long" in settings.actions and request.num_prompt > settings.long_tokens:
+            if self._is_long(request):
                 return Verdict(
                     f"prompts of more than {settings.long_tokens} tokens wait until promises hold again ({broken})",
                     settings.recover_s,
@@ -147,6 +151,20 @@ class Guardrails:
                 )
             self._next_s = now_s + 2.0 / (request_rate or 2.0)
         return None
+
+    def hold_back(self, now_s: float) -> Callable[[Request], bool] | None:
+        """What of the queue is held back now: long prompts and batch work, until `MOST_HOLD_S` after they came."""
+        if not self.level:
+            return None
+        return lambda request: (
+            now_s < request.arrival_s + MOST_HOLD_S and (self._is_batch(request) or self._is_long(request))
+        )
+
+    def _is_batch(self, request: Request) -> bool:
+        return "batch" in self.settings.actions and request.tier is Tier.FLEX
+
+    def _is_long(self, request: Request) -> bool:
+        return "long" in self.settings.actions and request.num_prompt > self.settings.long_tokens
 
     def on_events(self, events: Iterable[Event]) -> None:
         """Measure, and judge once a second."""

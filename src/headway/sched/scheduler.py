@@ -32,6 +32,7 @@ from headway.core import (
 )
 from headway.kv import KVCache, Ledger
 from headway.sched.handover import catch_up
+from headway.sched.holding import HoldBack, let_pass, nobody
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 from headway.sched.stepping import Stepper
@@ -49,6 +50,7 @@ class Scheduler:
         self.policy = policy
         self.kv = kv
         self.queues = Queues()
+        self.hold_back: HoldBack = nobody
         self._stop = stop
         self._name = name or type(policy).__name__.lower()
         self._stepper = Stepper(self.queues, kv)
@@ -122,9 +124,11 @@ class Scheduler:
         self._record = record = StepRecord(self._step, now_s)
         self._step += 1
         ledger = Ledger(self.kv)
-        view = View(now_s, record.step, queues.waiting, queues.running, queues.swapped, queues.ended, ledger)
+        waiting, held = let_pass(queues, self.hold_back, now_s)
+        view = View(now_s, record.step, waiting, queues.running, queues.swapped, queues.ended, ledger)
         plan = self.policy.plan(view)
         check_plan(plan, view, self._limits, self._name)
+        plan.held |= held
         if plan.rejected:
             self._reject(plan, now_s)
         batch = self._stepper.carry_out(plan, ledger, record, self._events)
@@ -290,11 +294,5 @@ class Scheduler:
 
 def _worst(reasons: Iterable[FinishReason | None]) -> FinishReason:
     """One word for a request with several choices: a failure outweighs an abort, that a length, that a stop."""
-    ranks = (
-        FinishReason.STOP,
-        FinishReason.LENGTH,
-        FinishReason.DEADLINE,
-        FinishReason.ABORT,
-        FinishReason.ERROR,
-    )
+    ranks = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.DEADLINE, FinishReason.ABORT, FinishReason.ERROR)
     return max((reason for reason in reasons if reason is not None), key=ranks.index)

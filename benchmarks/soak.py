@@ -120,7 +120,8 @@ async def watch(url: str) -> None:
 
 async def soak(server: OwnServer, options: argparse.Namespace) -> list[tuple[str, bool]]:
     """Run the load; what was checked afterwards, and whether it holds."""
-    target = HttpTarget(HttpSettings(url=server.url, fixed_length=True, request_timeout_s=300.0), WallClock())
+    patience_s = options.duration + 300.0  # where 500 wait, nothing comes for minutes
+    target = HttpTarget(HttpSettings(url=server.url, fixed_length=True, request_timeout_s=patience_s), WallClock())
     await target.check()
     began_s = time.monotonic()
     bursts = (options.burst_every, options.burst_pause)
@@ -172,13 +173,16 @@ def main() -> int:
     parser.add_argument("--model", default=None)
     parser.add_argument("--executor", default=default_executor())
     parser.add_argument("--longest", type=int, default=256, help="most tokens of a request")
+    parser.add_argument("--kv-cache-memory", default="256MiB", help="of the server's KV cache")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--burst-every", type=float, default=20.0, help="seconds from one pause of all to the next")
     parser.add_argument("--burst-pause", type=float, default=2.0, help="seconds that all pause")
     options = parser.parse_args()
     if options.short:
         options.streams, options.duration = 40, 15.0
+    # A cache that the load fills soon: what of it was never touched is not resident, and would look like growth later.
     words = [*([options.model] if options.model else []), "--executor", options.executor]
+    words += ["--kv-cache-memory", options.kv_cache_memory]
     with own_server(words) as server:
         checks = asyncio.run(soak(server, options))
     for what, holds in checks:

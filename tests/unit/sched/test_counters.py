@@ -2,7 +2,17 @@
 
 import pytest
 
-from headway.core import Admitted, Arrived, Finished, FinishReason, Preempted, PreemptMethod, Request, TokenEmitted
+from headway.core import (
+    Admitted,
+    Arrived,
+    Finished,
+    FinishReason,
+    Preempted,
+    PreemptMethod,
+    Request,
+    StepRecord,
+    TokenEmitted,
+)
 from headway.sched.parts import VirtualCounters
 
 
@@ -26,3 +36,24 @@ def test_what_is_computed_again_is_charged_when_it_comes_back(cost, charged):
     after = hear(Admitted("x", "x", 4, is_first=False, at_s=5.0))
     assert after == before + charged + cost * 3
     assert hear(Finished(request, FinishReason.STOP, 2, 0, 6.0)) == after
+
+
+def test_who_comes_back_is_lifted_to_what_the_others_have_got():
+    """Of a prompt of 100 that was begun 30 tokens are computed: the newcomer stands at 30, and at 100 in the end."""
+
+    def asked(name, tenant):
+        return Arrived(Request(id=name, prompt_ids=(1,) * 100, max_output=1, tenant=tenant), 0.0)
+
+    counters = VirtualCounters()
+    for event in (asked("x", "big"), asked("y", "big"), Admitted("x", "x", 0, is_first=True, at_s=0.0)):
+        counters.on_event(event)
+    counters.on_event(StepRecord(0, 0.0, grants={"x": 30}, end_s=1.0))
+    counters.on_event(asked("a", "early"))
+    counters.on_event(StepRecord(1, 1.0, grants={"x": 70}, end_s=2.0))
+    counters.on_event(asked("b", "late"))
+    assert [counters.of(tenant) for tenant in ("big", "early", "late")] == [100.0, 30.0, 30.0]
+    counters.on_event(
+        Finished(Request(id="a", prompt_ids=(1,), max_output=1, tenant="early"), FinishReason.ABORT, 0, 0, 2)
+    )
+    counters.on_event(asked("c", "later"))
+    assert counters.of("later") == 30.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from headway.core import (
     Admitted,
     Arrived,
@@ -12,13 +15,23 @@ from headway.core import (
     Rejected,
     Request,
     SequenceFinished,
+    StepRecord,
     TokenEmitted,
 )
+
+
+@dataclass(slots=True)
+class _Owed:
+    """Prompt tokens that were charged and are not computed yet."""
+
+    request: Request
+    num_tokens: int
 
 
 class VirtualCounters:
     """Service per tenant in weighted tokens. A tenant that comes back from idleness is lifted: idling earns nothing.
 
+    It is lifted to what the others have really got: of a prompt, which is charged whole, the part that is computed.
     Feed it every event (`on_event`). It charges a prompt at admission, what was found in the cache apart, and
     each token when it is emitted, each divided by the request's weight; with a `recompute_cost`, what a sequence that
     lost its memory computes again is charged when it comes back. With `charge` a policy books corrections of its own.
@@ -34,6 +47,7 @@ class VirtualCounters:
         self._served: dict[str, float] = {}
         self._requests: dict[str, Request] = {}
         self._queued: dict[str, set[str]] = {}
+        self._owed: dict[str, _Owed] = {}
         self._left_last = ""
 
     def of(self, tenant: str) -> float:
@@ -60,20 +74,17 @@ class VirtualCounters:
                 self.charge(self._requests[request_id], self._token_cost)
                 if self._recompute_cost:
                     self._emitted[seq_id] = index
+            case StepRecord(grants=grants):
+                self._pay(grants)
             case SequenceFinished(seq_id=seq_id):
                 self._emitted.pop(seq_id, None)
+                self._owed.pop(seq_id, None)
             case Arrived(request, _):
                 self._requests[request.id] = request
                 self._lift(request.tenant)
                 self._queued.setdefault(request.tenant, set()).add(request.id)
-            case Admitted(seq_id=seq_id, request_id=request_id, num_cached=num_cached, is_first=is_first):
-                request = self._requests[request_id]
-                self._leave(request)
-                if is_first:
-                    self.charge(request, self._prompt_cost * (request.num_prompt - num_cached))
-                elif self._recompute_cost and seq_id in self._emitted:
-                    num_lost = request.num_prompt + self._emitted[seq_id] - num_cached
-                    self.charge(request, self._recompute_cost * max(0, num_lost))
+            case Admitted():
+                self._admit(event)
             case Preempted(request_id=request_id, method=method) if method is not PreemptMethod.SWAP:
                 request = self._requests[request_id]
                 self._queued.setdefault(request.tenant, set()).add(request_id)
@@ -83,6 +94,17 @@ class VirtualCounters:
             case _:
                 pass
 
+    def _admit(self, event: Admitted) -> None:
+        request = self._requests[event.request_id]
+        self._leave(request)
+        if event.is_first:
+            num_new = request.num_prompt - event.num_cached
+            self.charge(request, self._prompt_cost * num_new)
+            self._owed[event.seq_id] = _Owed(request, num_new)
+        elif self._recompute_cost and event.seq_id in self._emitted:
+            num_lost = request.num_prompt + self._emitted[event.seq_id] - event.num_cached
+            self.charge(request, self._recompute_cost * max(0, num_lost))
+
     @property
     def backlogged(self) -> list[str]:
         """Tenants with a request in the queue."""
@@ -91,9 +113,20 @@ class VirtualCounters:
     def _lift(self, tenant: str) -> None:
         if self._queued.get(tenant):
             return
-        others = [self.of(other) for other in self.backlogged if other != tenant]
-        floor = min(others) if others else self.of(self._left_last)
+        others = [other for other in self.backlogged if other != tenant] or [self._left_last]
+        owed: dict[str, float] = {}
+        for entry in self._owed.values():
+            charge = self.prompt_charge(entry.request, entry.num_tokens)
+            owed[entry.request.tenant] = owed.get(entry.request.tenant, 0.0) + charge
+        floor = min(self.of(other) - owed.get(other, 0.0) for other in others)
         self._served[tenant] = max(self.of(tenant), floor)
+
+    def _pay(self, grants: Mapping[str, int]) -> None:
+        for seq_id in [seq_id for seq_id in self._owed if seq_id in grants]:
+            entry = self._owed[seq_id]
+            entry.num_tokens -= grants[seq_id]
+            if entry.num_tokens <= 0:
+                del self._owed[seq_id]
 
     def _leave(self, request: Request) -> None:
         waiting = self._queued.get(request.tenant)

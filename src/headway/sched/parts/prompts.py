@@ -19,6 +19,9 @@ from headway.sched.view import View
 KEPT = 16
 """One token in so many goes to the first in rank, whoever passes it."""
 
+CRUMB = 4
+"""No prompt is begun with less than that part of a step: many would be under way, and none would end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRules:
@@ -61,6 +64,7 @@ class PromptPass:
         gone = {entry.seq.id for entry in plan.preemptions}
         started = [seq for seq in prompts if seq.id not in gone]
         self._started = sorted(started, key=rules.rank)
+        self._whole = self._room
         self._granted: set[str] = set()
         # However little of it is left: its tail is no reason to wait either.
         self._long = [seq for seq in self._started if 0 < rules.short_tokens < seq.num_prompt]
@@ -70,14 +74,13 @@ class PromptPass:
 
     def run(self) -> None:
         """Fill the budget."""
-        whole = self._room
         if not self._is_open:
             self._plan.limit = Hold.TOKENS
             return
         if self._long:
             if self._rules.counters is not None:
                 self._fill(self._may_pass)
-                self._end_soon(whole)
+                self._end_soon()
             self._fill_all_but(self._room - self._room // 2, self._is_own_short)
         if self._rules.put_off:
             self._fill_all_but(-(-self._room // KEPT), self._is_on_time)
@@ -88,14 +91,14 @@ class PromptPass:
         """Whether anything is left of the budget."""
         return self._room > 0 and self._budget.num_tokens > 0
 
-    def _end_soon(self, whole: int) -> None:
+    def _end_soon(self) -> None:
         """Where somebody passed, the step is cut to half of the budget: a first token comes at a step's end.
 
         No shorter, or a stream of very short prompts would cost throughput; and a tile is always left for the others.
         """
-        num_passed = whole - self._room
+        num_passed = self._whole - self._room
         if num_passed:
-            self._room = min(self._room, max(LEAST_TOKENS, whole // 2 - num_passed))
+            self._room = min(self._room, max(LEAST_TOKENS, self._whole // 2 - num_passed))
 
     def _fill_all_but(self, kept: int, wants: Callable[[Sequence], bool]) -> None:
         """Fill the room, less `kept`, with those who are wanted."""
@@ -134,6 +137,8 @@ class PromptPass:
             if self._shares is not None and not self._shares.admits(seq):
                 self._plan.held[seq.id] = Hold.TENANT_SHARE
                 continue
+            if self._granted and self._room < min(self._whole // CRUMB, seq.num_pending):
+                return
             if budget.num_seqs < seq.num_branches or not self._let_in(seq):
                 self._plan.limit = Hold.SEQUENCES if budget.num_seqs < seq.num_branches else Hold.KV
                 return

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 NUM_TERMS = 4
 FORGETTING = 0.995
+LETTING_GO = 0.9995
 MIN_STEPS = 16
 _RIDGE = 1e-6
 _SWEEPS = 12
@@ -27,17 +28,45 @@ class StepLoad:
         return 1.0, float(self.num_tokens), self.num_context / 1000.0, float(self.num_seqs)
 
 
+class _Sums:
+    """What least squares needs of steps; `num_steps` counts all steps up to the last one that was added."""
+
+    __slots__ = ("gram", "moments", "num_steps")
+
+    def __init__(self) -> None:
+        self.gram = [[0.0] * NUM_TERMS for _ in range(NUM_TERMS)]
+        self.moments = [0.0] * NUM_TERMS
+        self.num_steps = 0
+
+    def add(self, terms: tuple[float, ...], seconds: float, kept: float) -> None:
+        """One more step; those before it keep that share of their weight."""
+        for row, left in zip(self.gram, terms, strict=True):
+            for at, right in enumerate(terms):
+                row[at] = kept * row[at] + left * right
+        for at, term in enumerate(terms):
+            self.moments[at] = kept * self.moments[at] + term * seconds
+
+    def add_sums(self, other: _Sums, weight: float) -> None:
+        """All steps of another one, weighted."""
+        for row, more in zip(self.gram, other.gram, strict=True):
+            for at, value in enumerate(more):
+                row[at] += weight * value
+        for at, value in enumerate(other.moments):
+            self.moments[at] += weight * value
+
+
 class StepTimeModel:
     """seconds = c₀ + c₁·tokens + c₂·context + c₃·sequences, every coefficient at least 0.
 
-    Weighted least squares in which a step's weight fades by `FORGETTING` with every later one, so the fit
-    follows a machine that changes speed. Solved by coordinate descent on the 4 × 4 normal equations. A step
-    that took more than four times its prediction is cut to that: one hiccup must not bend the model.
+    Weighted least squares in which a step's weight fades by `FORGETTING` with every later one of about its size (to a
+    factor of two in tokens), so the fit follows a machine that changes speed, and by `LETTING_GO` with every step. What
+    is known of sizes that do not occur any more must outlast the others: where all steps are alike, no fit tells their
+    fixed cost from that of their tokens. Solved by coordinate descent on the 4 × 4 normal equations. A step that took
+    more than four times its prediction is cut to that: one hiccup must not bend the model.
     """
 
     def __init__(self) -> None:
-        self._gram = [[0.0] * NUM_TERMS for _ in range(NUM_TERMS)]
-        self._moments = [0.0] * NUM_TERMS
+        self._sizes: dict[int, _Sums] = {}
         self._coefficients = [0.0] * NUM_TERMS
         self._num_steps = 0
 
@@ -55,13 +84,13 @@ class StepTimeModel:
         """Learn from a measured step."""
         if self.is_ready:
             seconds = min(seconds, 4.0 * self.predict(load))
-        terms = load.terms()
-        for row, left in zip(self._gram, terms, strict=True):
-            for at, right in enumerate(terms):
-                row[at] = FORGETTING * row[at] + left * right
-        for at, term in enumerate(terms):
-            self._moments[at] = FORGETTING * self._moments[at] + term * seconds
+        size = load.num_tokens.bit_length()
+        sums = self._sizes.get(size)
+        if sums is None:
+            sums = self._sizes[size] = _Sums()
+        sums.add(load.terms(), seconds, FORGETTING * LETTING_GO ** (self._num_steps - sums.num_steps))
         self._num_steps += 1
+        sums.num_steps = self._num_steps
         if self._num_steps % 4 == 0 or self._num_steps <= MIN_STEPS:
             self._solve()
 
@@ -92,9 +121,11 @@ class StepTimeModel:
         return num_tokens * (per_token + per_thousand / 1000.0 * (start + 0.5 * num_tokens))
 
     def _solve(self) -> None:
+        known = _Sums()
+        for sums in self._sizes.values():
+            known.add_sums(sums, LETTING_GO ** (self._num_steps - sums.num_steps))
         found = self._coefficients
         for _ in range(_SWEEPS):
-            for at in range(NUM_TERMS):
-                row = self._gram[at]
+            for at, row in enumerate(known.gram):
                 rest = sum(row[other] * found[other] for other in range(NUM_TERMS) if other != at)
-                found[at] = max(0.0, (self._moments[at] - rest) / (row[at] + _RIDGE))
+                found[at] = max(0.0, (known.moments[at] - rest) / (row[at] + _RIDGE))

@@ -46,7 +46,7 @@ class Policy:
     Params: ClassVar[type[Any]]
     axes: ClassVar[Axes]
     source: ClassVar[str]
-    honours_priority: ClassVar[bool] = False
+    honours_priority: bool = False
     honours_tier: ClassVar[bool] = False
     honours_weight: bool = False
     overlaps: bool = False

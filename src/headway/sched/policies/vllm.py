@@ -70,10 +70,10 @@ class Vllm(Policy):
     )
     source = "vLLM V1 scheduler"
     overlaps = True
-    honours_priority = True
 
     def __init__(self, params: VllmParams) -> None:
         self._params = params
+        self.honours_priority = params.order is Order.PRIORITY
 
     def limits(self) -> PlanLimits:
         """Token budget and sequence cap; uncut prompts, recomputed output included, must fit the budget."""

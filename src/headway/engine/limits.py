@@ -40,8 +40,8 @@ def choose_policy(config: EngineConfig) -> Policy:
     known = _params(config)
     for name in _unknown_limits(config):
         raise BadSetting(
-            f"{name} is {config.wishes()[name]}, but policy {config.policy!r} has no such limit; leave it out, or set "
-            f"one of its own with --set: {', '.join(known)}"
+            f"{name} is {config.wishes()[name]}, but policy {config.policy!r} has no such limit; leave it out "
+            f"(a running server: {name}=0), or set one of its own: {', '.join(known)}"
         )
     return policy
 

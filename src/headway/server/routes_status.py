@@ -34,9 +34,9 @@ def probe_routes(served: Served) -> APIRouter:
     @router.head("/ready", include_in_schema=False, response_model=None)
     @router.get("/ready", response_model=None)
     async def ready(request: Request) -> dict[str, str] | Response:
-        """200 while new requests are welcome; 503 while loading, shutting down or saturated."""
+        """200 while new requests are welcome; 503 while loading, draining, hung or saturated."""
         if request.app.state.is_leaving or not engine.is_ready:
-            return refusal("loading or shutting down", 5.0, code="not_ready").response(request.scope)
+            return refusal("no new requests: loading, draining or hung", 5.0, code="not_ready").response(request.scope)
         num_waiting = engine.stats().num_waiting
         if 0 < served.config.saturation <= num_waiting:
             return refusal(f"saturated: {num_waiting} requests are waiting", 1.0, code="saturated").response(

@@ -14,13 +14,14 @@ from headway.bench.counting import CountTokens
 from headway.bench.plan import RunPlan, visits
 from headway.bench.progress import OnProgress, ProgressBook
 from headway.bench.prompts import CallMaker
-from headway.bench.target import Call, Target, Unauthorized, Unreachable
+from headway.bench.target import Broken, Call, Target, Unauthorized, Unreachable
 from headway.clock import Clock
 from headway.report import Outcome, RequestRecord, RunRecord
 from headway.workload import WorkItem
 
 TICK_S = 0.25
 LAG_PERIOD_S = 0.05
+INTERRUPTED = "the run was interrupted; this is what was measured until then"
 MOST_UNREACHABLE = 10
 """After that many requests in a row that found nobody, the server counts as gone."""
 
@@ -87,6 +88,15 @@ class Runner:
             notes=self._notes(client),
         )
 
+    async def run_whole(self) -> RunRecord:
+        """As `run`, for whom half a run would mislead: a Ctrl-C goes on. Raises `Broken` where the server is gone."""
+        record = await self.run()
+        if self._stopped_by == INTERRUPTED:
+            raise asyncio.CancelledError
+        if self._stopped_by:
+            raise Broken(self._stopped_by)
+        return record
+
     async def _warm_up(self, first: WorkItem) -> None:
         """Requests before the run: connections open, pages are in memory, and a mistake shows before an hour is spent.
 
@@ -111,7 +121,7 @@ class Runner:
         try:
             await self._is_over.wait()
         except asyncio.CancelledError:
-            self._stopped_by = "the run was interrupted; this is what was measured until then"
+            self._stopped_by = INTERRUPTED
         for task in (dispatch, *helpers):
             task.cancel()
         outcomes = await asyncio.gather(dispatch, *helpers, return_exceptions=True)
@@ -158,9 +168,10 @@ class Runner:
             self._is_over.set()
 
     def _call(self, item: WorkItem) -> Call:
+        plan, tenant = self._plan, item.tenant
         call = self._maker.call(item)
-        key = self._plan.keys.get(item.tenant, "")
-        return replace(call, key=key) if key else call
+        key, weight = plan.keys.get(tenant, ""), plan.weights.get(tenant, 1.0)
+        return replace(call, tenant=tenant, key=key, weight=weight) if tenant or key else call
 
     async def _measure_lag(self) -> None:
         """How late this client wakes up: a busy client measures itself."""

@@ -208,18 +208,26 @@ def http_settings(given: Mapping[str, Any]) -> HttpSettings:
         name, colon, value = text.partition(":")
         if not colon or not name.strip():
             raise BadSetting(f"--header {text!r} is not of the form NAME:VALUE")
-        headers[name.strip()] = value.strip()
+        headers[name.strip()] = _plain("--header", value.strip())
+        _plain("--header", name)
     return HttpSettings(
         url=given["url"],
         model=given["model"] or "",
         endpoint=given["endpoint"],
-        api_key=given["api_key"] or "",
+        api_key=_plain("--api-key", given["api_key"] or ""),
         fixed_length=given["ignore_eos"],
         priorities=given["send_priority"],
         reports_usage=not given["no_usage"],
         fields=_json_object("--extra-body", given["extra_body"]),
         headers=headers,
     )
+
+
+def _plain(flag: str, text: str) -> str:
+    """The text, if a header can carry it. The text itself may be a secret, so no message repeats it."""
+    if not (text.isascii() and (text.isprintable() or not text)):
+        raise BadSetting(f"{flag} has characters that no HTTP header carries; only printable ASCII is sent")
+    return text
 
 
 def _json_object(flag: str, text: str | None) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except HeadwayError as error:
         return _complain("headway", str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return _complain("headway", "interrupted", INTERRUPTED)
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise

@@ -81,10 +81,10 @@ class Track:
 
 async def _beside(runner: Runner, probe: Probe | None, now: Callable[[], float], duration_s: float) -> RunRecord:
     if probe is None:
-        return await runner.run()
+        return await runner.run_whole()
     probing = asyncio.create_task(probe.run(now() + duration_s))
     try:
-        return await runner.run()
+        return await runner.run_whole()
     finally:
         probing.cancel()
         await asyncio.gather(probing, return_exceptions=True)

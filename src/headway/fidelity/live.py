@@ -48,7 +48,7 @@ async def run_live(
             async with EngineTarget(engine) as target:
                 calls = RandomIds(engine.model.vocab_size)
                 plan = RunPlan.of(workload, num_warmups=2)
-                record = await Runner(target, calls, engine.clock, plan, on_progress=on_progress).run()
+                record = await Runner(target, calls, engine.clock, plan, on_progress=on_progress).run_whole()
         finally:
             log.close()
         return record, replay(path), listener.found

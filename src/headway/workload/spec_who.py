@@ -47,11 +47,15 @@ def read_who(table: Table, context: Context) -> Who:
 def _read_key(table: Table) -> str:
     """A tenant's API key, given in place or as the name of an environment variable."""
     key, variable = table.take("key", text), table.take("key_env", text)
-    if variable is None:
-        return key or ""
-    if variable not in os.environ:
+    if variable is not None and variable not in os.environ:
         raise table.error("key_env", f"names the environment variable {variable}, which is not set")
-    return os.environ[variable]
+    key = (key or "") if variable is None else os.environ[variable]
+    if key and not (key.isascii() and key.isprintable()):
+        raise table.error(
+            "key" if variable is None else "key_env",
+            "gives a key that no HTTP header carries; it must be printable ASCII",
+        )
+    return key
 
 
 def _or(value: float | None, default: float) -> float:

@@ -9,14 +9,14 @@ from tests.support.scripted import PlainCalls, ScriptedTarget, end, item, steady
 from tests.support.virtual_loop import run_virtual
 
 
-def run(items, script, *, target=ScriptedTarget, stop_at=None, on_progress=None, **plan):
+def run(items, script, *, target=ScriptedTarget, stop_at=None, on_progress=None, how="run", **plan):
     """(run, target) of a scripted target in virtual time; `stop_at` interrupts it."""
     found = []
 
     async def go(clock):
         found.append(target(clock, script))
         runner = Runner(found[0], PlainCalls(), clock, RunPlan(items=lambda: items, **plan), on_progress=on_progress)
-        task = asyncio.create_task(runner.run())
+        task = asyncio.create_task(getattr(runner, how)())
         if stop_at is not None:
             await asyncio.sleep(stop_at)
             task.cancel()
@@ -136,6 +136,17 @@ def test_interruption_keeps_what_was_measured():
     assert [request.outcome for request in record.requests] == [Outcome.OK] * 5 + [Outcome.CANCELLED]
     assert (record.requests[5].num_output, record.requests[5].reason) == (4, INTERRUPTED)
     assert target.in_flight == 0
+
+
+def test_half_a_run_is_no_whole_one():
+    """Where only a whole run says anything, Ctrl-C ends what asked for it, and a server that went is told."""
+    items = [item(k, at_s=float(k)) for k in range(100)]
+    with pytest.raises(asyncio.CancelledError):
+        run(items, quick, stop_at=5.6, how="run_whole")
+    with pytest.raises(Broken, match="wrong key"):
+        run(items, lambda *_: [(0.0, Unauthorized("wrong key", status=401))], how="run_whole", num_warmups=0)
+    record, _ = run(items[:3], quick, how="run_whole")
+    assert record.is_complete
 
 
 def test_a_key_that_is_no_longer_taken_ends_the_run():

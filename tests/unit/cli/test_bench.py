@@ -45,6 +45,8 @@ def fails(capsys, *args):
         (["serve", "--rate", "-1"], "--rate"),
         (["serve", "--prompt-len", "lognormal:mean=5"], "cv"),
         (["serve", "--header", "x"], "NAME:VALUE"),
+        (["serve", "--header", "x:é"], "--header has characters"),
+        (["serve", "--api-key", "schlüssel"], "--api-key has characters"),
         (["serve", "--extra-body", "[1]"], "JSON object"),
         (["serve", "--extra-body", "{"], "not JSON"),
         (["serve", "--send-ids"], "--tokenizer"),

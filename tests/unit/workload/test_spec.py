@@ -66,6 +66,7 @@ def test_the_three_formats_mean_the_same(tmp_path, suffix, text):
         ),
         (BASE + "[[tenants]]\nshare = 1\n", r"tenants\[0\].name is missing"),
         (BASE + "[[tenants]]\nname = 'a'\nkey_env = 'HEADWAY_NO_SUCH'\n", "HEADWAY_NO_SUCH, which is not set"),
+        (BASE + "[[tenants]]\nname = 'a'\nkey = 'schlüssel'\n", "key.* gives a key that no HTTP header carries"),
         (BASE + "[behaviour]\ncancel_share = 0.5\n", r"line 5: behaviour.cancel_share says how many give up; say when"),
         (BASE + "[behaviour]\ncancel_share = 2\n", r"behaviour.cancel_share is 2; it must be a number from 0 to 1"),
         (BASE + "[slo]\nttft_s = 1\nttft_ms = 1000\n", "give one of them"),

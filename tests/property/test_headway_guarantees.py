@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from headway.core import Request, Sequence, Tier
 from headway.sched.parts.standing import ranking
-from headway.sim import parse_scene, picture, run_scene
+from headway.sim import Pool, parse_scene, picture, run_scene, simulate
+from headway.sim.fitted import Fitted
+from headway.sim.plant import Plan, Plant
+from headway.workload import WorkItem
 from tests.support.fairness import backlogs, bound, drift
 from tests.support.scenes import scenes
 
@@ -118,3 +121,20 @@ def test_the_first_in_rank_never_gives_way(scene, budget, method):
 
 def _sequence(name, arrival, terms):
     return Sequence(Request(id=name, prompt_ids=(1,), max_output=4, arrival_s=arrival, **terms))
+
+
+def test_a_prompt_gets_a_third_of_the_time_under_a_target_that_nothing_keeps():
+    """64 streams alone take over 50 ms a step, the target is 10: a long prompt takes three times as long as alone.
+
+    Half as much again is allowed for what the estimates of a step's time are off.
+    """
+    cost = Fitted(rows=((1, 0.008), (64, 0.050), (2048, 1.5)), drawn_s=1e-4, context_s=2e-7, attend_s=1e-7)
+    plan = Plan(policy="headway", settings={"itl_target_ms": "10"})
+    item = WorkItem(id="", num_prompt=20, num_output=160, max_output=160)
+    streams = [replace(item, id=f"stream{at}", seed=at) for at in range(64)]
+    long = replace(item, id="long", num_prompt=1500, num_output=1, max_output=1, at_s=2.0, seed=99)
+    plant = Plant(cost=cost, num_blocks=5000, num_host_blocks=0, context=2048)
+    record = simulate(iter([*streams, long]), Pool(plant=plant, plan=plan))
+    wait_s = next(one.ttft_s for one in record.requests if one.id == "long")
+    alone_s = simulate(iter([long]), Pool(plant=plant, plan=plan)).requests[0].ttft_s
+    assert wait_s <= 1.5 * 3.0 * alone_s

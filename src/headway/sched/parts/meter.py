@@ -19,23 +19,23 @@ class StepMeter:
 
     def __init__(self, controller: BudgetController) -> None:
         self._controller = controller
-        self._planned: dict[int, tuple[StepLoad, int, int]] = {}
+        self._planned: dict[int, tuple[StepLoad, StepLoad, int]] = {}
         self._copy_s = _COLD_COPY_S
 
     def adopt(self, other: StepMeter) -> None:
         """Go on with what another one measured."""
         self._controller.model, self._copy_s = other._controller.model, other._copy_s
 
-    def planned(self, step: int, plan: StepPlan, load: StepLoad, num_decodes: int) -> None:
-        """Remember what a step is about to do, and say in the plan how long that should take."""
+    def planned(self, step: int, plan: StepPlan, load: StepLoad, decodes: StepLoad) -> None:
+        """Remember what a step is about to do, decodes included, and say in the plan how long that should take."""
         model = self._controller.model
         plan.predicted_s = model.predict(load) if model.is_ready and load.num_tokens else None
         swaps = [entry.seq for entry in plan.preemptions if entry.method is PreemptMethod.SWAP]
-        self._planned[step] = load, num_decodes, sum(seq.num_computed for seq in (*swaps, *plan.swap_ins))
+        self._planned[step] = load, decodes, sum(seq.num_computed for seq in (*swaps, *plan.swap_ins))
 
     def measured(self, record: StepRecord) -> None:
         """Learn from a step that is over. Steps with copies tell their price, the others the time of tokens."""
-        load, num_decodes, num_copied = self._planned.pop(record.step, (StepLoad(), 0, 0))
+        load, decodes, num_copied = self._planned.pop(record.step, (StepLoad(), StepLoad(), 0))
         seconds = record.end_s - record.start_s
         if not load.num_tokens or seconds <= 0:
             return
@@ -43,7 +43,7 @@ class StepMeter:
             extra_s = max(0.0, seconds - self._controller.model.predict(load))
             self._copy_s += _SMOOTHING * (extra_s / num_copied - self._copy_s)
         else:
-            self._controller.observe(load, seconds, num_decodes=num_decodes)
+            self._controller.observe(load, seconds, decodes)
 
     @property
     def prices(self) -> Prices:

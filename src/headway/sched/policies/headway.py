@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
 from headway.sched.fill import NO_LIMIT, Budget, grant, preempt
@@ -115,17 +115,17 @@ class Headway(Policy):
         budget = Budget.of(view, params.max_num_batched_tokens, params.max_num_seqs)
         rank = ranking(view.now_s, params.age_s)
         prompts = self._decodes(view, plan, budget, rank)
-        num_decodes, load = len(plan.grants), add_load(StepLoad(), plan.grants)
+        num_decodes, decodes = len(plan.grants), add_load(StepLoad(), plan.grants)
         budget.num_tokens = min(budget.num_tokens, params.max_num_prefill_tokens or NO_LIMIT)
         is_alone = self.counters is None or len(self.counters.tenants) < 2
-        room = self._controller.budget(load, params.efficiency if is_alone else params.shared_efficiency)
+        room = self._controller.budget(decodes, params.efficiency if is_alone else params.shared_efficiency)
         if not plan.preemptions:
             room = resume_swapped(view, plan, budget, rank, room)
         if prompts or view.waiting:
             PromptPass(view, plan, budget, prompts, self._rules(view, plan, prompts, rank, room)).run()
         if not plan.grants and not plan.preemptions:
             self._give_way(view, plan, rank)  # nobody can move: prompts under way hold all the memory
-        self.meter.planned(view.step, plan, add_load(load, plan.grants[num_decodes:]), num_decodes)
+        self.meter.planned(view.step, plan, add_load(replace(decodes), plan.grants[num_decodes:]), decodes)
         return plan
 
     def _decodes(self, view: View, plan: StepPlan, budget: Budget, rank: Rank) -> list[Sequence]:

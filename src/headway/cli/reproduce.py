@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from headway.experiments import Finding
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An experiment, or all.", show_default=False)]
-Figures = Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures go, as NAME.svg.")]
+Figures = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where figures go, as NAME.svg.",
+        show_default="docs/figures; with --quick build/quick/figures",
+    ),
+]
 Document = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="With all: where the document goes.", show_default="papers.md beside FOLDER"),
@@ -29,7 +36,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of lengths and arrivals.
 def reproduce(
     name: Name,
     *,
-    figures: Figures = Path("docs/figures"),
+    figures: Figures = None,
     document: Document = None,
     quick: Quick = False,
     seed: Seed = 1,
@@ -38,6 +45,7 @@ def reproduce(
     """Run a paper's set-up in virtual time and print its ratio beside ours; `all` writes docs/papers.md."""
     from headway.experiments import EXPERIMENTS, QUICK, Effort, experiment
 
+    folder = figures or Path("build/quick/figures" if quick else "docs/figures")
     names = list(EXPERIMENTS) if name == "all" else [name]
     runs = {one: experiment(one) for one in names}
     findings = []
@@ -45,14 +53,14 @@ def reproduce(
         place = f"{one} ({number} of {len(runs)})"
         effort = Effort(share=QUICK if quick else 1.0, seed=seed, tell=partial(_tell, place))
         findings.append(run(effort))
-        _draw(findings[-1], figures)
+        _draw(findings[-1], folder)
         if not as_json:
             _show(findings[-1])
     if as_json:
         documents = [finding.to_json() for finding in findings]
         print_json(documents if name == "all" else documents[0])
     if name == "all":
-        _write(findings, figures, document or figures.parent / "papers.md")
+        _write(findings, folder, document or folder.parent / "papers.md")
     return 0
 
 

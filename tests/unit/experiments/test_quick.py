@@ -44,10 +44,11 @@ def test_an_effort_says_what_it_may_be(share, seed):
         Effort(share=share, seed=seed)
 
 
-def test_the_command_writes_a_figure_and_one_document(tmp_path, capsys):
-    """`--quick --json`: progress on stderr, JSON alone on stdout, the figure in its folder."""
-    assert main(["reproduce", "orca", "--quick", "--json", "--seed", "3", "--figures", str(tmp_path)]) == 0
+def test_the_command_writes_a_figure_and_one_document(tmp_path, capsys, monkeypatch):
+    """`--quick --json`: progress on stderr, JSON alone on stdout, the figure not among those of the documents."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "orca", "--quick", "--json", "--seed", "3"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["name"] == "orca"
     assert "orca (1 of 1)" in captured.err
-    assert (tmp_path / "orca.svg").is_file()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")] == ["build/quick/figures/orca.svg"]

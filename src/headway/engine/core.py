@@ -117,7 +117,7 @@ class EngineCore:
     def _hand_out(self, events: list[Event]) -> None:
         if not events:
             return
-        if gone := [event.seq_id for event in events if isinstance(event, SequenceFinished)]:
+        if gone := [event.seq_id for event in events if type(event) is SequenceFinished]:
             self.executor.release(gone)
         for listener in self._listeners:
             listener(events)

@@ -97,10 +97,7 @@ class SimulatedExecutor:
             end_s = max(end_s, free_s) + elapsed_s
             self._ends_s[stage] = end_s
         outcome = StepResult(elapsed_s=elapsed_s)
-        self._make_up(batch.lanes, outcome.tokens)
-        for lane in batch.lanes:
-            if lane.prompt_logprobs is not None:
-                outcome.prompt_logprobs[lane.seq_id] = [_CERTAIN] * _num_scored(lane)
+        self._make_up(batch.lanes, outcome)
         return Scheduled(outcome, end_s, self._clock)
 
     def swap_out(self, pairs: list[BlockPair]) -> None:
@@ -123,10 +120,12 @@ class SimulatedExecutor:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _make_up(self, lanes: list[Lane], tokens: dict[str, list[Token]]) -> None:
-        """One token per draw. A loop of its own, since millions pass it."""
-        sources, vocab_size = self._sources, self._vocab_size
+    def _make_up(self, lanes: list[Lane], outcome: StepResult) -> None:
+        """One token per draw, one score per row that asks for it. A loop of its own, since millions pass it."""
+        sources, vocab_size, tokens = self._sources, self._vocab_size, outcome.tokens
         for lane in lanes:
+            if lane.prompt_logprobs is not None:
+                outcome.prompt_logprobs[lane.seq_id] = [_CERTAIN] * _num_scored(lane)
             for draw in lane.draws:
                 source = sources.get(draw.seq_id) or self._open(draw)
                 position = len(draw.token_ids) - draw.num_prompt

@@ -199,6 +199,8 @@ class KVCache(Holdings):
         """Give up references; what nobody else holds becomes idle where it is cached, else free."""
         loose = self.pool.unref(block_ids)
         self.stats.num_loosened += len(loose)
-        cached = [block for block in loose if self.prefix.holds(block)]
+        known = self.prefix.blocks
+        cached = [block for block in loose if block in known]
         self.prefix.idle(cached)
-        self.pool.give_back(block for block in loose if not self.prefix.holds(block))
+        if len(cached) < len(loose):
+            self.pool.give_back([block for block in loose if block not in known])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Container, Sequence
 from hashlib import blake2b
+from itertools import islice
 from struct import Struct
 
 from headway.kv.prefix import Hit, Trail
@@ -53,18 +54,20 @@ class HashedPrefixCache:
     ) -> list[int]:
         """Give each block its digest unless another has it already. Returns the blocks as they came."""
         trail = trail or Trail()
-        size = self._block_size
+        size, link, blocks, digests = self._block_size, self._link, self._blocks, self._digests
         first = trail.num_blocks
         digest = trail.digest or self._digest_at(first, tokens, block_ids, salt)
-        for position in range(first, len(block_ids)):
-            digest = self._link(digest, tokens[position * size : (position + 1) * size])
-            block = block_ids[position]
-            assert self._digests.get(block, digest) == digest, f"block {block} was inserted with other tokens"
-            if digest not in self._blocks:
-                self._blocks[digest] = block
-                self._digests[block] = digest
+        fresh = list(block_ids[first:])
+        start = first * size
+        for block in fresh:
+            digest = link(digest, tokens[start : start + size])
+            start += size
+            assert digests.get(block, digest) == digest, f"block {block} was inserted with other tokens"
+            if digest not in blocks:
+                blocks[digest] = block
+                digests[block] = digest
         trail.num_blocks, trail.digest = len(block_ids), digest
-        return list(block_ids[first:])
+        return fresh
 
     def use(self, block_ids: Sequence[int]) -> None:
         """Take the blocks out of the queue for eviction."""
@@ -73,10 +76,11 @@ class HashedPrefixCache:
 
     def idle(self, block_ids: Sequence[int]) -> None:
         """Put the blocks at the end of the queue for eviction."""
+        digests, idle = self._digests, self._idle
         for block in block_ids:
-            assert block in self._digests, f"block {block} is not cached"
-            assert block not in self._idle, f"block {block} is idle already"
-            self._idle[block] = None
+            assert block in digests, f"block {block} is not cached"
+            assert block not in idle, f"block {block} is idle already"
+            idle[block] = None
 
     def holds(self, block: int) -> bool:
         """Whether the block has a digest."""
@@ -84,11 +88,10 @@ class HashedPrefixCache:
 
     def evict(self, num: int) -> list[int]:
         """Forget the first `num` blocks of the queue."""
-        evicted = []
-        for _ in range(min(num, len(self._idle))):
-            block, _ = self._idle.popitem(last=False)
-            del self._blocks[self._digests.pop(block)]
-            evicted.append(block)
+        idle, blocks, digests = self._idle, self._blocks, self._digests
+        evicted = list(islice(idle, num))
+        for block in evicted:
+            del idle[block], blocks[digests.pop(block)]
         return evicted
 
     def forget(self, block: int) -> list[int]:

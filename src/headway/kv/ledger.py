@@ -151,9 +151,10 @@ class Ledger:
             is_covered = False
         else:  # most decodes go into a block that the sequence holds alone
             size = self.block_size
-            position, offset = divmod(seq.num_computed + before, size)
+            start = seq.num_computed + before
+            position = start // size
             is_covered = (
-                offset + num_tokens <= size
+                start % size + num_tokens <= size
                 and position < len(block_ids := table.block_ids)
                 and self._block_refs[block := block_ids[position]] == 1
                 and block not in self._cached

@@ -34,10 +34,11 @@ class BlockPool:
     def take(self, num: int) -> list[int]:
         """Remove `num` blocks from the free ones; each has one reference now. The caller made sure that they exist."""
         assert num <= len(self._free), f"{num} blocks wanted, {len(self._free)} free"
-        block_ids = [self._free.popleft() for _ in range(num)]
+        pop, refs, is_free = self._free.popleft, self.refs, self._is_free
+        block_ids = [pop() for _ in range(num)]
         for block in block_ids:
-            self.refs[block] = 1
-            self._is_free[block] = 0
+            refs[block] = 1
+            is_free[block] = 0
         return block_ids
 
     def ref(self, block_ids: Iterable[int]) -> None:
@@ -48,21 +49,22 @@ class BlockPool:
 
     def unref(self, block_ids: Iterable[int]) -> list[int]:
         """Count one holder less of each block. Returns those without any left, in the order given: they are loose."""
-        loose = []
+        refs, loose = self.refs, []
         for block in block_ids:
-            assert self.refs[block] > 0, f"block {block} has no reference to drop"
-            self.refs[block] -= 1
-            if not self.refs[block]:
+            left = refs[block] = refs[block] - 1
+            assert left >= 0, f"block {block} has no reference to drop"
+            if not left:
                 loose.append(block)
         return loose
 
     def give_back(self, block_ids: Iterable[int]) -> None:
         """Make loose blocks free."""
+        refs, is_free, add = self.refs, self._is_free, self._free.append
         for block in block_ids:
-            assert not self.refs[block], f"block {block} is still referenced"
-            assert not self._is_free[block], f"block {block} is free already"
-            self._is_free[block] = 1
-            self._free.append(block)
+            assert not refs[block], f"block {block} is still referenced"
+            assert not is_free[block], f"block {block} is free already"
+            is_free[block] = 1
+            add(block)
 
     def is_free(self, block: int) -> bool:
         """Whether the next `take` may return this block."""

@@ -54,9 +54,7 @@ class Stepper:
             events.append(Resumed(seq.id, seq.request.id, record.start_s))
         for seq_id, num_blocks in ledger.reservations().items():
             self._kv.reserve(seq_id, num_blocks)
-        self._fill(batch, ledger.movers)
-        record.grants = {grant.seq.id: grant.num_tokens for grant in plan.grants}
-        padding = {grant.seq.id: grant.padding for grant in plan.grants if grant.padding}
+        padding = self._fill(batch, ledger.movers, record.grants)
         if padding or plan.wasted:
             record.waste = Waste(dict.fromkeys([seq.id for seq in plan.wasted], 1), padding)
         record.free_blocks = self._kv.num_free
@@ -119,24 +117,28 @@ class Stepper:
         self._queues.move(seq, Place.RUNNING)
         events.append(Admitted(seq.id, seq.request.id, seq.num_computed, is_first, record.start_s))
 
-    def _fill(self, batch: Batch, movers: Collection[str]) -> None:
-        """One lane per grant, in its order. The blocks of all but `movers` are there."""
+    def _fill(self, batch: Batch, movers: Collection[str], granted: dict[str, int]) -> dict[str, int]:
+        """One lane per grant, in its order, noted in `granted`; returns the padding. All but `movers` have blocks."""
         tables, made, extend, add = self._kv.tables, self._draws, self._kv.extend, batch.lanes.append
+        padding: dict[str, int] = {}
         for grant in batch.grants:
-            seq = grant.seq
+            seq, num_tokens = grant.seq, grant.num_tokens
             seq_id, token_ids, start = seq.id, seq.token_ids, seq.num_computed
-            seq.num_in_flight = grant.num_tokens
-            stop = start + grant.num_tokens
+            granted[seq_id] = seq.num_in_flight = num_tokens
+            stop = start + num_tokens
             if seq_id in movers:
                 batch.copies += extend(seq_id, start, stop)
             draws: tuple[Draw, ...] = ()
             if stop == len(token_ids):
                 draws = (made.get(seq_id) if seq.num_branches == 1 else None) or self._draws_of(seq)
-            lane = Lane(seq_id, token_ids[start:stop], start, tables[seq_id].block_ids, draws, None, grant.padding)
+            lane = Lane(seq_id, token_ids[start:stop], start, tables[seq_id].block_ids, draws)
+            if grant.padding:
+                lane.padding = padding[seq_id] = grant.padding
             if (scores := seq.request.params.prompt_logprobs) is not None and not seq.num_output:
                 lane.prompt_logprobs = scores
                 lane.next_id = None if draws else token_ids[stop]
             add(lane)
+        return padding
 
     def _draws_of(self, seq: Sequence) -> tuple[Draw, ...]:
         if seq.num_branches == 1:

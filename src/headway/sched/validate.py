@@ -19,8 +19,8 @@ def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> N
     leaving = {entry.seq.id for entry in plan.preemptions} if plan.preemptions else _NOBODY
     returning = {seq.id for seq in plan.swap_ins} if plan.swap_ins else _NOBODY
     num_new = sum([seq.num_branches for seq in plan.swap_ins])
-    ids = [grant.seq.id for grant in plan.grants]
-    if len(set(ids)) < len(ids):
+    if len({grant.seq.id for grant in plan.grants}) < len(plan.grants):
+        ids = [grant.seq.id for grant in plan.grants]
         twice = next(seq_id for at, seq_id in enumerate(ids) if seq_id in ids[:at])
         raise PolicyFault(policy, f"two grants for {twice}")
     taken, running = view.ledger.takes, Place.RUNNING  # an enum's members are slow to look up

@@ -14,6 +14,8 @@ _FIRST_SHARED = 1 << 48
 
 _SHARED_MASK = (1 << 44) - 1
 _FIRST_OWN = 1 << 24
+_FILLER = (EOS + 1,)
+"""What a prompt goes on with after the first id of its own: a prefix that holds that one is nobody else's."""
 
 
 class PromptMaker:
@@ -63,18 +65,15 @@ class PromptMaker:
         )
 
     def _prompt(self, item: WorkItem) -> tuple[int, ...]:
-        num_own = item.num_prompt - item.num_prefix
-        first = self._next_own
-        self._next_own += num_own
-        own = range(first, first + num_own)
-        if not item.prefix:
-            return tuple(own)
-        tokens = [*_shared(item), *own]
+        tokens = _shared(item)
         earlier, answer = self._said.get(item.session, (None, []))
         if earlier is not None and continues(earlier, item):
             begin = earlier.num_prompt
             end = min(begin + len(answer), item.num_prompt)
             tokens[begin:end] = answer[: end - begin]
+        if num_own := item.num_prompt - len(tokens):
+            self._next_own += 1
+            return (*tokens, self._next_own, *_FILLER * (num_own - 1))
         return tuple(tokens)
 
 

@@ -52,7 +52,11 @@ class Fitted:
     def predict(self, load: Load) -> float:
         """Seconds from the end of the step before to the end of this one, while there is always work."""
         num_lanes = load.num_decodes + len(load.prefills)
-        seconds = self.host_s + num_lanes * (self.lane_s + self.host_lane_s)
+        return self.executor_s(load) + self.host_s + num_lanes * self.host_lane_s
+
+    def executor_s(self, load: Load) -> float:
+        """Seconds of these that pass inside the executor."""
+        seconds = (load.num_decodes + len(load.prefills)) * self.lane_s
         seconds += load.decode_context * self.context_s + load.num_drawn * self.drawn_s
         if load.num_tokens:
             seconds += self._curve.at(load.num_tokens)

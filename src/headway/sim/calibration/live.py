@@ -21,7 +21,7 @@ _LONGEST_GAP_S = 0.05
 
 @dataclass(slots=True)
 class StepListener:
-    """The load and the duration of every step that follows another one at once, from an engine's events."""
+    """The load and the times of every step that follows another one at once, from an engine's events."""
 
     found: list[Observation] = field(default_factory=list)
     _reached: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -59,7 +59,8 @@ class StepListener:
         end_s = self._token_s if self._drawn else record.end_s
         follows = self._last_s is not None and record.start_s - self._last_end_s < _LONGEST_GAP_S
         if record.grants and follows and self._last_s is not None and not record.preempted:
-            self.found.append(Observation(load, max(end_s - self._last_s, 1e-9), is_live=True))
+            seconds = max(record.executor_s, 1e-9)
+            self.found.append(Observation(load, seconds, host_s=max(end_s - self._last_s - seconds, 0.0)))
         self._last_s = end_s if record.grants else None
         self._last_end_s = record.end_s
         self._drawn = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Callable, Sequence
 
 from headway.clock import Clock
@@ -11,7 +10,6 @@ from headway.core import Batch
 from headway.executor.base import Executor
 from headway.sim.calibration.design import Probe, batch_of
 from headway.sim.calibration.fit import Observation
-from headway.sim.fitted import Fitted
 from headway.sim.load import load_of
 
 Progress = Callable[[str, float, float], None]
@@ -19,7 +17,6 @@ Progress = Callable[[str, float, float], None]
 
 _NUM_COPIES = 64
 _LEAST = 60
-_NUM_LOOKS = 3
 
 
 def probe_executor(
@@ -59,27 +56,6 @@ def swap_seconds(executor: Executor, clock: Clock) -> float:
         executor.copy_blocks(pairs)
         times.append((clock.now() - begin_s) / num)
     return sorted(times)[1]
-
-
-def slowness(executor: Executor, model: Fitted, clock: Clock) -> float:
-    """How long steps take now, relative to a model of this executor: what a machine's changing speed comes to.
-
-    The median over a few batches, in about a second. The executor must be idle, and what its cache holds is lost.
-    """
-    capacity = executor.capacity()
-    probes = [
-        probe
-        for probe in (*(Probe(num_decodes=num, context=128) for num in (1, 8, 24)), Probe(chunks=((64, 0), (96, 0))))
-        if probe.num_blocks(capacity.block_size) <= capacity.num_blocks
-    ]
-    batches = [batch_of(probe, capacity.block_size) for probe in probes]
-    ratios = []
-    for batch in batches * _NUM_LOOKS:
-        load = load_of(batch)
-        host_s = model.host_s + len(batch.lanes) * model.host_lane_s
-        ratios.append(_timed(executor, batch, clock) / max(model.predict(load) - host_s, 1e-9))
-    executor.release([lane.seq_id for batch in batches for lane in batch.lanes])
-    return statistics.median(ratios) if ratios else 1.0
 
 
 def _timed(executor: Executor, batch: Batch, clock: Clock) -> float:

@@ -77,7 +77,9 @@ class EngineTarget:
             temperature=0.0, max_tokens=call.num_output, min_tokens=call.num_output, ignore_eos=True
         )
         try:
-            return self._llm.submit(prompt, params, request_id=call.id, priority=call.priority)
+            return self._llm.submit(
+                prompt, params, request_id=call.id, priority=call.priority, tenant=call.tenant, weight=call.weight
+            )
         except Overloaded as error:
             raise Refused(str(error), retry_after_s=error.retry_after_s) from None
         except InvalidRequest as error:

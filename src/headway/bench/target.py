@@ -15,7 +15,8 @@ class Call:
     """One request as its target gets it.
 
     `prompt` is a text or token ids, `num_prompt` its length as far as it is known here. `num_output` tokens are
-    wanted, no more; a target that can be told makes it no fewer either.
+    wanted, no more; a target that can be told makes it no fewer either. A server knows a tenant by its `key`, an engine
+    in this process by name and `weight`.
     """
 
     id: str
@@ -24,6 +25,8 @@ class Call:
     num_output: int
     priority: int = 0
     key: str = ""
+    tenant: str = ""
+    weight: float = 1.0
     seed: int = 0
 
 

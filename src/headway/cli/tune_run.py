@@ -13,6 +13,7 @@ import typer
 from headway.cli import bench_options as options
 from headway.cli import bench_output as out
 from headway.cli import flags
+from headway.cli.bench_output import INTERRUPTED
 from headway.cli.output import notices, print_json, results
 from headway.cli.workload_flags import Asked
 from headway.errors import BadSetting
@@ -154,4 +155,6 @@ def _report(outcome: Outcome, known: Calibration, paths: Mapping[str, Path], giv
     out.write_all({path: partial(out.write, content=texts[name]) for name, path in paths.items()})
     if not given["as_json"]:
         notices().print(f"written: {', '.join(map(str, paths.values()))}", markup=False, soft_wrap=True)
+    if not outcome.is_complete:
+        return INTERRUPTED
     return 0 if outcome.is_kept else FAILED

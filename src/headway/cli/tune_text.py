@@ -30,6 +30,7 @@ def config_of(outcome: Outcome, calibration: Calibration, given: Mapping[str, An
     verified = outcome.verified
     notes = [
         f"Written by headway tune for {calibration.about.get('model')}.",
+        *([] if outcome.is_complete else ["The search was interrupted; of what had been tried this is the best."]),
         _rate(outcome),
         f"First to break beyond it: {outcome.breaks_first()}.",
         "Not verified live."
@@ -53,6 +54,8 @@ def summary_text(outcome: Outcome) -> str:
     if outcome.beyond:
         blocks.append(run_grid(outcome.beyond, "beyond").to_text())
     verdict = "all promises kept" if outcome.is_kept else "a promise is broken"
+    if not outcome.is_complete:
+        verdict += ", as far as the search came before it was interrupted"
     blocks.append(
         f"{outcome.chosen.setting.label()}: {verdict}\n{_rate(outcome)}\nfirst to break: {outcome.breaks_first()}\n"
         f"guardrails: {outcome.guards.text()}"

@@ -10,6 +10,9 @@ from headway.tune.guards import Guards
 from headway.tune.lab import Sample
 from headway.tune.slo import SloTable
 
+REAL = "real traffic"
+"""The stage that tries settings on the workload as it is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -22,7 +25,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The chosen setting with all evidence. `samples` are all runs; `rate` is the workload's own, requests a second."""
+    """The chosen setting with all evidence. `samples` are all runs; `rate` is the workload's own, requests a second.
+
+    One that is not complete was interrupted: its setting is the best that had been tried.
+    """
 
     stages: Sequence[Stage]
     chosen: Sample
@@ -32,6 +38,7 @@ class Outcome:
     samples: Sequence[Sample]
     rate: float
     slo: SloTable
+    is_complete: bool = True
 
     @property
     def verified(self) -> Sample | None:
@@ -56,7 +63,7 @@ class Outcome:
     @property
     def real(self) -> list[Sample]:
         """The virtual runs of the real traffic."""
-        return [one for one in self.samples if one.stage in ("real traffic", "beyond")]
+        return [one for one in self.samples if one.stage in (REAL, "beyond")]
 
     def breaks_first(self) -> str:
         """What gives way first beyond the chosen rate."""
@@ -67,6 +74,8 @@ class Outcome:
                     f"{key}: at {times:.3g} times the rate it is {_shown(one.values[key])}, "
                     f"limit {self.slo.limits[key]:g}"
                 )
+        if not self.is_complete:
+            return "not tried: the search was interrupted"
         if not self.beyond:
             return "not tried: clients that wait for their answers set their own rate"
         return f"nothing, up to {self.beyond[-1].factor / self.chosen.factor:.3g} times the rate"
@@ -77,6 +86,7 @@ def as_document(outcome: Outcome) -> dict[str, object]:
     verified = outcome.verified
     return {
         "kept": outcome.is_kept,
+        "complete": outcome.is_complete,
         "workload_rate": outcome.rate if math.isfinite(outcome.rate) else None,
         "slo": dict(outcome.slo.limits),
         "chosen": _plain(outcome.chosen),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headway.errors import BadSetting
 from headway.tune.guards import Guards
 from headway.tune.lab import Lab, Sample, ranked
-from headway.tune.outcome import Outcome, Stage
+from headway.tune.outcome import REAL, Outcome, Stage
 from headway.tune.setting import Setting, known_knobs
 from headway.tune.slo import USAGE
 from headway.tune.traffic import Traffic
@@ -52,16 +52,17 @@ def tune(
 ) -> Outcome:
     """Search for the setting that keeps the promises at the highest rate. `verify` None: virtual time alone.
 
-    Raises `BadSetting` for a policy that cannot be tuned.
+    Interrupted, it says what it knows by then. Raises `BadSetting` for a policy that cannot be tuned.
     """
     knobs = known_knobs(policy)
     kv_limit = lab.slo.limits.get(USAGE, 1.0) if "kv_cache_utilization_limit" in knobs else 1.0
-    base = Setting(policy=policy, kv_limit=max(_LEAST_KV, kv_limit))
-    search = _Search(lab, traffic, on_progress, base, effort)
-    baseline = search.baseline()
-    wide = search.concurrency(baseline)
-    shaped = search.budgets(wide, knobs)
-    finals = search.real_traffic([baseline, *shaped], knobs)
+    search = _Search(lab, traffic, on_progress, Setting(policy=policy, kv_limit=max(_LEAST_KV, kv_limit)), effort)
+    try:
+        finals = search.run(knobs)
+    except KeyboardInterrupt:
+        if not lab.samples:
+            raise
+        return _cut_short(lab, traffic, search.stages)
     chosen = finals[0]
     guards = Guards.of(lab.slo, traffic, chosen)
     live: list[Sample] = []
@@ -79,6 +80,25 @@ def tune(
         samples=[*lab.samples, *live],
         rate=traffic.rate,
         slo=lab.slo,
+    )
+
+
+def _cut_short(lab: Lab, traffic: Traffic, stages: Sequence[Stage]) -> Outcome:
+    """What is known of an interrupted search: the best run so far, of the real traffic where that was reached."""
+    told = {id(one) for stage in stages for one in stage.samples}
+    rest = [one for one in lab.samples if id(one) not in told]
+    chosen = ranked([one for one in lab.samples if one.stage == REAL] or lab.samples)[0]
+    text = "The search was interrupted; these are the runs that no finished stage tells of."
+    return Outcome(
+        stages=[*stages, Stage(name="interrupted", text=text, samples=rest)],
+        chosen=chosen,
+        guards=Guards.of(lab.slo, traffic, chosen),
+        live=[],
+        beyond=[],
+        samples=lab.samples,
+        rate=traffic.rate,
+        slo=lab.slo,
+        is_complete=False,
     )
 
 
@@ -117,6 +137,12 @@ class _Search:
         self._steady = traffic.steady()
         self._base, self._effort = base, effort
         self.stages: list[Stage] = []
+
+    def run(self, knobs: Mapping[str, object]) -> list[Sample]:
+        """All stages; the settings that were tried on the real traffic, the best first."""
+        baseline = self.baseline()
+        shaped = self.budgets(self.concurrency(baseline), knobs)
+        return self.real_traffic([baseline, *shaped], knobs)
 
     def baseline(self) -> Sample:
         """32 sequences, 4096 tokens, on steady traffic of mean lengths."""
@@ -178,12 +204,12 @@ class _Search:
                 [*list(by_budget.values())[: self._effort.num_finalists], others[0].setting, baseline.setting]
             )
         )
-        found = self._try("real traffic", finalists, self._traffic, others[0].factor)
+        found = self._try(REAL, finalists, self._traffic, others[0].factor)
         best = ranked(found)[0]
         shapes = [one for one in self._shapes(best.setting, knobs) if one not in finalists]
-        found += self._try("real traffic", shapes, self._traffic, best.factor)
+        found += self._try(REAL, shapes, self._traffic, best.factor)
         text = "The workload's own lengths, bursts, prefixes and clients that give up."
-        self.stages.append(Stage(name="real traffic", text=text, samples=found))
+        self.stages.append(Stage(name=REAL, text=text, samples=found))
         return ranked(found)
 
     def _try(self, stage: str, settings: Sequence[Setting], traffic: Traffic, guess: float = 1.0) -> list[Sample]:

@@ -45,7 +45,12 @@ class LiveRuns:
             itl_target_ms=setting.itl_ms,
             kv_cache_utilization_limit=setting.kv_limit,
         )
-        plan = RunPlan(items=lambda: items, num_total=len(items), is_closed_loop=not self._traffic.scales)
+        plan = RunPlan(
+            items=lambda: items,
+            num_total=len(items),
+            is_closed_loop=not self._traffic.scales,
+            weights=self._traffic.weights,
+        )
         async with EngineTarget(with_policy(self._engine, config), guards.guarding()) as target:
             runner = Runner(
                 target,

@@ -10,6 +10,7 @@ import pytest
 
 from headway.bench import Call
 from headway.engine import EngineConfig, build_engine
+from headway.engine.door import Door
 from headway.errors import BadSetting
 from headway.report import Outcome as Ending
 from headway.report import RequestRecord, RunRecord, StepSample
@@ -267,6 +268,37 @@ def test_live_runs_decide_among_the_best(outcome):
     assert isinstance(tried[0][1], Guards)
 
 
+@pytest.mark.parametrize("reached", ["concurrency", "real traffic"])
+def test_an_interrupted_search_keeps_what_it_knows(reached):
+    """The best so far, of the real traffic where that was begun; every run is told; it says that it is not whole."""
+    calls = []
+
+    def interrupt(stage, done, num):
+        calls.append(stage)
+        if stage == reached and done == (1 if num > 1 else 0):
+            raise KeyboardInterrupt
+
+    own = lab()
+    found = tune(own, traffic(), policy="vllm", effort=QUICK, on_progress=interrupt)
+    assert calls[-1] == reached
+    assert not found.is_complete
+    assert found.chosen.stage == ("baseline" if reached == "concurrency" else reached)
+    told = {id(one) for stage in found.stages for one in stage.samples}
+    assert {id(one) for one in own.samples} <= told
+    assert as_document(found)["complete"] is False
+    assert "interrupted" in found.breaks_first()
+
+
+def test_a_search_interrupted_before_its_first_run_is_none():
+    """There is nothing to keep."""
+
+    def interrupt(stage, done, num):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(lab(), traffic(), policy="vllm", effort=QUICK, on_progress=interrupt)
+
+
 def test_the_queue_has_room_for_what_keeps_the_promises():
     """Twice what Little's law allows, or what was seen where that is more; waiting ends at four times the limit."""
     own = traffic()
@@ -309,18 +341,27 @@ class TinyCalls:
         return Call(id=item.id, prompt=ids, num_prompt=item.num_prompt, num_output=item.num_output, seed=item.seed)
 
 
-def test_a_setting_is_run_live_behind_its_guards(tmp_path):
-    """On a real engine, with its own step and queue limits, judged by the same table."""
+def test_a_setting_is_run_live_behind_its_guards(tmp_path, monkeypatch):
+    """On a real engine, with its own step and queue limits and each tenant's share, judged by the same table."""
     path = tmp_path / "tiny.gguf"
     write_tiny_gguf(path)
     engine = build_engine(EngineConfig(model=str(path), executor="reference", seed=0, num_blocks=256))
-    spec = {"num_requests": 5, "arrivals": {"process": "poisson", "rate": 100.0}, "lengths": {"prompt": 9, "output": 4}}
-    own = Traffic.of(parse_workload(spec), 5)
+    spec = {
+        "num_requests": 6,
+        "arrivals": {"process": "poisson", "rate": 100.0},
+        "lengths": {"prompt": 9, "output": 4},
+        "tenants": [{"name": "blue", "share": 0.5, "weight": 3.0}, {"name": "red", "share": 0.5}],
+    }
+    own = Traffic.of(parse_workload(spec), 6)
+    asked = []
+    door = Door.request
+    monkeypatch.setattr(Door, "request", lambda *words: asked.append(door(*words)) or asked[-1])
     try:
         live = LiveRuns(engine, own, SLO, calls=TinyCalls(), on_progress=lambda *_: None)
         made = live(sample(max_num_seqs=16, max_num_batched_tokens=64), Guards.of(SLO, own, sample()))
     finally:
         engine.core.executor.close()
+    assert {(request.tenant, request.weight) for request in asked} == {("blue", 3.0), ("red", 1.0)}
     assert made.is_live
     assert made.values.keys() == SLO.limits.keys()
     assert all(math.isfinite(value) for value in made.values.values())

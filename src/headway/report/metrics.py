@@ -195,7 +195,7 @@ def _ledger(requests: Sequence[RequestRecord]) -> Ledger:
 
 def _peak(requests: Sequence[RequestRecord]) -> float:
     moments = token_times(requests)
-    return float(np.bincount(np.maximum(0, moments).astype(np.int64)).max()) if len(moments) else 0.0
+    return float(np.unique(np.floor(moments), return_counts=True)[1].max()) if len(moments) else 0.0
 
 
 def _by(requests: Iterable[RequestRecord], key: Callable[[RequestRecord], str]) -> dict[str, list[RequestRecord]]:

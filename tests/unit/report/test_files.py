@@ -106,3 +106,36 @@ def test_comparison_with_a_run_without_answers():
     """Nothing to compare is said, not divided by."""
     rows = {row[0]: row for row in compare_runs([steady_run(), run_of([refused(k / 10) for k in range(20)])]).rows}
     assert rows["TTFT P50, ms"][-1] == "nothing to compare"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "what"),
+    [
+        (("requests", 0, "first_s"), "soon", "first_s is 'soon'; it must be a finite number"),
+        (("requests", 0, "last_s"), 1e308, "last_s is 1e"),
+        (("requests", 0, "intended_s"), float("nan"), "intended_s is nan"),
+        (("requests", 0, "num_output"), -1, "num_output is -1; it must be a whole number"),
+        (("requests", 0, "num_prompt"), True, "num_prompt is True"),
+        (("requests", 0, "tenant"), "\ud800", "tenant is .* it must be a text"),
+        (("requests", 0, "token_s"), [0.1, float("nan")], "token_s must be a list of finite numbers"),
+        (("requests", 0, "slo"), {"ttft_s": "fast"}, "ttft_s is 'fast'"),
+        (("steps", 0), ["x", 1, 2, 3, 4, 5, 6, 7], "start_s is 'x'"),
+        (("server",), {"num_steps": []}, "server is .* it must be an object of numbers"),
+        (("client_lag_s",), [None], "client_lag_s must be a list of finite numbers"),
+        (("is_complete",), 1, "is_complete is 1; it must be true or false"),
+        (("notes",), None, ".*not iterable"),
+    ],
+)
+def test_a_damaged_record_is_refused(run, tmp_path, place, value, what):
+    """A value of the wrong kind, or beyond all measure, is named when the file is read: nothing stumbles over it."""
+    path = tmp_path / "run.json"
+    save_run(run, path)
+    document = json.loads(path.read_text())
+    *outer, last = place
+    inner = document["record"]
+    for step in outer:
+        inner = inner[step]
+    inner[last] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadSetting, match=f"its record is damaged: {what}"):
+        load_run(path)

@@ -169,10 +169,16 @@ def hardware_card(name: str) -> HardwareCard:
     raise BadSetting(f"no hardware card {name!r}; known: {', '.join(HARDWARE_CARDS)}")
 
 
-_ALIASES = {"a10040gb": "a10040", "a10080gb": "a10080", "a100": "a10080", "h100sxm": "h100", "h10080gb": "h100"}
+_ALIASES = {
+    **{name: "a10040" for name in ("a10040gb", "a100sxm440gb", "a100pcie40gb")},
+    **{name: "a10080" for name in ("a100", "a10080gb", "a100sxm480gb", "a10080gbpcie")},
+    **{name: "h100" for name in ("h100sxm", "h100sxm5", "h10080gb", "h10080gbhbm3")},
+    **{f"rtxpro6000blackwell{kind}edition": "rtxpro6000" for kind in ("server", "workstation", "maxqworkstation")},
+}
+"""What drivers and clouds call the same devices, after `_plain`."""
 
 
 def _plain(name: str) -> str:
     plain = "".join(letter for letter in name.lower() if letter.isalnum())
-    plain = plain.removeprefix("nvidia").removeprefix("geforce").removesuffix("blackwellserveredition")
+    plain = plain.removeprefix("nvidia").removeprefix("geforce")
     return _ALIASES.get(plain, plain)

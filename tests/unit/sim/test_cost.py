@@ -119,6 +119,8 @@ def test_names_are_read_as_people_write_them(tmp_path):
     assert model_card("Qwen/Qwen3-32B") is MODEL_CARDS["Qwen3-32B"]
     assert hardware_card("NVIDIA GeForce RTX 4090") is hardware_card("rtx4090")
     assert hardware_card("NVIDIA RTX PRO 6000 Blackwell Server Edition") is HARDWARE_CARDS["RTXPRO6000"]
+    assert hardware_card("NVIDIA A100-SXM4-40GB") is hardware_card("a100-40")
+    assert hardware_card("NVIDIA H100 80GB HBM3") is hardware_card("H100")
     config = {
         "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
         "num_hidden_layers": 32, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192,

@@ -59,7 +59,7 @@ void score_rows(const AttendArgs& a, int row, const Tile& tile, float* scores) {
         }
     }
     multiply<M, R, 2, kGroupVectors>(static_cast<const typename M::Act*>(a.queries) + row * dim, dim, tile.keys,
-                                     kGroupVectors * M::kBytes, dim / M::kUnroll, acc);
+                                     tile.to_next, kGroupVectors * M::kBytes, dim / M::kUnroll, acc);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
         const Vec::F scale = Vec::set1(a.query_scales != nullptr ? a.query_scales[row + r] : 1.0f);
@@ -150,8 +150,8 @@ void weigh_rows(const AttendArgs& a, int row, int num_tokens, const Tile& tile, 
         const typename M::Act* probs = scratch.probs + row * kTile;
         const std::uint8_t* const first[1] = {tile.values[0] + d / Vec::kLanes * M::kBytes};
         const std::uint8_t* const second[1] = {tile.values[1] + d / Vec::kLanes * M::kBytes};
-        multiply<M, R, 1, V>(probs, kTile, first, step_bytes, first_steps, acc);
-        multiply<M, R, 1, V>(probs + kGroup, kTile, second, step_bytes, num_steps - first_steps, acc);
+        multiply<M, R, 1, V>(probs, kTile, first, tile.to_next, step_bytes, first_steps, acc);
+        multiply<M, R, 1, V>(probs + kGroup, kTile, second, tile.to_next + 1, step_bytes, num_steps - first_steps, acc);
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
             const RowState& state = scratch.states[row + r];
@@ -197,6 +197,7 @@ template <class Cache>
 HW_INLINE void attend_tile(const AttendArgs& a, int first, const Scratch<Cache>& scratch, Tile& tile) {
     const int num_tokens = min_of(kTile, a.lengths[a.num_rows - 1] - first);
     fetch_tile<Cache>(a, first, num_tokens, scratch.gathered, tile);
+    point_at_next<Cache>(a, first + kTile, tile);
     int begin = 0;
     while (a.lengths[begin] <= first) ++begin;
     for (int r = begin; r < a.num_rows; r += kScoreRows) {

@@ -78,6 +78,7 @@ HW_INLINE void store_token(const KvView& kv, Slot slot, const typename Cache::El
 struct Tile {
     const std::uint8_t* keys[2];
     const std::uint8_t* values[2];
+    std::ptrdiff_t to_next[2];  // bytes from a group to the one in its place in the tile that is read next
     alignas(64) float key_scale[kTile];
     alignas(64) float log2_value_scale[kTile];
     alignas(64) float inverse_value_scale[kTile];
@@ -104,6 +105,24 @@ HW_INLINE void point_at_tile(const AttendArgs& a, int first, int num_tokens, Til
         tile.keys[g] = head + at;
         tile.values[g] = head + kv.value_offset + at;
         if constexpr (sizeof(typename Cache::Element) == 1) copy_scales(kv, head, slot, kGroup, tile, g * kGroup);
+    }
+}
+
+/// Finds the tile that starts at `next`, or behind the last one the first of the next kv head, which is mostly computed
+/// next. The hardware's prefetcher knows neither the block table nor what follows a page.
+template <class Cache>
+HW_INLINE void point_at_next(const AttendArgs& a, int next, Tile& tile) {
+    const KvView& kv = *a.kv;
+    const int length = a.lengths[a.num_rows - 1];
+    const bool ends = next >= length;
+    const int kv_head = ends ? a.kv_head + 1 : a.kv_head, first = ends ? 0 : next;
+    tile.to_next[0] = tile.to_next[1] = 0;
+    if (!kv.grouped || static_cast<std::size_t>(kv_head) * kv.head_bytes >= kv.block_bytes) return;
+    for (int g = 0; g < 2; ++g) {
+        const int position = first + g * kGroup < length ? first + g * kGroup : first;
+        const std::size_t at = sizeof(typename Cache::Element) * static_cast<std::size_t>(position % kv.block_size) *
+                               static_cast<std::size_t>(kv.padded_dim);
+        tile.to_next[g] = head_part(kv, a.block_table[position / kv.block_size], kv_head) + at - tile.keys[g];
     }
 }
 

@@ -24,13 +24,17 @@ HW_INLINE void multiply_step(const typename M::Act* acts, std::ptrdiff_t stride,
     }
 }
 
-/// The same over `steps` steps, step_bytes apart.
+/// The same over `steps` steps, step_bytes apart. Meanwhile what lies to_next[g] bytes behind group g is fetched, a line
+/// or less a step: asked for all at once, the lines would wait for each other.
 template <class M, int R, int NG, int VG>
 HW_INLINE void multiply(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* const (&groups)[NG],
-                        std::ptrdiff_t step_bytes, int steps, typename M::Acc (&acc)[R][NG * VG]) {
+                        const std::ptrdiff_t* to_next, std::ptrdiff_t step_bytes, int steps,
+                        typename M::Acc (&acc)[R][NG * VG]) {
     std::ptrdiff_t at = 0;
     for (int s = 0; s < steps; ++s, at += step_bytes, acts += M::kUnroll) {
         multiply_step<M, R, NG, VG>(acts, stride, groups, at, acc);
+#pragma GCC unroll 2
+        for (int g = 0; g < NG; ++g) __builtin_prefetch(groups[g] + at + to_next[g]);
     }
 }
 

@@ -11,6 +11,10 @@ namespace {
 /// Slices of work per thread: enough that a thread which was interrupted holds the others up only briefly.
 constexpr int kSlices = 4;
 
+/// Tiles of rows in a task when threads share rows: fewer read the weights more often, more leave a thread waiting
+/// longer at a layer's end.
+constexpr int kTaskTiles = 6;
+
 int slice(int total, int index, int count) {
     return static_cast<int>(static_cast<std::int64_t>(total) * index / count);
 }
@@ -159,6 +163,18 @@ void Step::columns(Worker& worker, const PackedMatrix& matrix, const ActRows& ac
     });
 }
 
+/// Into how many tasks the kv heads of a group are split. One after the other they read the cache in one run, which is
+/// faster; but a group that is long beside the others would keep one thread busy while the rest wait.
+int Step::head_splits(const std::vector<RowGroup>& groups, int num_threads) const {
+    std::int64_t all = 0, longest = 0;
+    for (const RowGroup& group : groups) {
+        const std::int64_t length = batch_.row(group.first_row + group.num_rows - 1).position + 1;
+        all += length;
+        longest = std::max(longest, length);
+    }
+    return longest * num_threads * kSlices <= all ? 1 : config_.num_kv_heads;
+}
+
 /// Few rows: all threads work on the same rows and share the matrices' columns.
 void Step::run_by_columns(Worker& worker, StageClock& clock) const {
     Workspace::Rows& rows = space_.shared;
@@ -166,6 +182,7 @@ void Step::run_by_columns(Worker& worker, StageClock& clock) const {
     const int num_rows = batch_.num_rows();
     batch_.groups(0, num_rows, space_.group_tokens, mine.groups);
     const int num_groups = static_cast<int>(mine.groups.size());
+    const int splits = head_splits(mine.groups, worker.num_threads());
     for (int l = 0; l < config_.num_layers; ++l) {
         const LayerWeights& layer = weights_.layer(l);
         worker.for_each(num_rows, [&](int i) { norm_row(i, layer.attn_norm, layer.qkv, rows.acts, i); });
@@ -174,9 +191,12 @@ void Step::run_by_columns(Worker& worker, StageClock& clock) const {
         clock.mark(Stage::kQkv);
         worker.for_each(num_rows, [&](int i) { append_row(l, i, rows.wide.data() + i * space_.wide_stride, mine); });
         clock.mark(Stage::kAppend);
-        worker.for_each(num_groups * config_.num_kv_heads, [&](int i) {
-            const RowGroup& group = mine.groups[static_cast<std::size_t>(i / config_.num_kv_heads)];
-            attend_group(l, group, i % config_.num_kv_heads, rows.attended.data(), 0, mine);
+        worker.for_each(num_groups * splits, [&](int i) {
+            const RowGroup& group = mine.groups[static_cast<std::size_t>(i / splits)];
+            const int end = slice(config_.num_kv_heads, i % splits + 1, splits);
+            for (int h = slice(config_.num_kv_heads, i % splits, splits); h < end; ++h) {
+                attend_group(l, group, h, rows.attended.data(), 0, mine);
+            }
         });
         clock.mark(Stage::kAttend);
         worker.for_each(num_rows, [&](int i) { quantize_attended(layer, rows, i); });
@@ -239,10 +259,12 @@ void Step::second_half(int l, Range range, Workspace::Thread& mine, StageClock& 
 void Step::run_by_rows(Worker& worker, StageClock& clock) const {
     Workspace::Thread& mine = space_.threads[static_cast<std::size_t>(worker.index())];
     const int num_rows = batch_.num_rows();
-    const int least = (num_rows + kRowChunk - 1) / kRowChunk;
+    const int num_tiles = (num_rows + set_.row_tile - 1) / set_.row_tile;
+    const int least = (num_tiles + kTaskTiles - 1) / kTaskTiles;
     const int count =
         static_cast<int>(round_up(static_cast<std::size_t>(least), static_cast<std::size_t>(worker.num_threads())));
-    const auto chunk = [&](int i) { return Range{slice(num_rows, i, count), slice(num_rows, i + 1, count)}; };
+    const auto row = [&](int i) { return std::min(num_rows, slice(num_tiles, i, count) * set_.row_tile); };
+    const auto chunk = [&](int i) { return Range{row(i), row(i + 1)}; };
     worker.for_each(count, [&](int i) { first_half(0, chunk(i), mine, clock); });
     clock.mark(Stage::kWait);
     for (int l = 0; l < config_.num_layers; ++l) {

@@ -65,6 +65,7 @@ public:
 private:
     void embed(int row) const;
     void set_angles(int row) const;
+    int head_splits(const std::vector<RowGroup>& groups, int num_threads) const;
     void run_by_columns(Worker& worker, StageClock& clock) const;
     void run_by_rows(Worker& worker, StageClock& clock) const;
     void finish_needed(Worker& worker, StageClock& clock) const;

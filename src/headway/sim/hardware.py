@@ -170,9 +170,9 @@ def hardware_card(name: str) -> HardwareCard:
 
 
 _ALIASES = {
-    **{name: "a10040" for name in ("a10040gb", "a100sxm440gb", "a100pcie40gb")},
-    **{name: "a10080" for name in ("a100", "a10080gb", "a100sxm480gb", "a10080gbpcie")},
-    **{name: "h100" for name in ("h100sxm", "h100sxm5", "h10080gb", "h10080gbhbm3")},
+    **dict.fromkeys(("a10040gb", "a100sxm440gb", "a100pcie40gb"), "a10040"),
+    **dict.fromkeys(("a100", "a10080gb", "a100sxm480gb", "a10080gbpcie"), "a10080"),
+    **dict.fromkeys(("h100sxm", "h100sxm5", "h10080gb", "h10080gbhbm3"), "h100"),
     **{f"rtxpro6000blackwell{kind}edition": "rtxpro6000" for kind in ("server", "workstation", "maxqworkstation")},
 }
 """What drivers and clouds call the same devices, after `_plain`."""

@@ -21,6 +21,7 @@ from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
 from headway.obs.decision_log import STEP_FIELDS, VERSION
 from headway.sched import Scheduler, make_policy
+from headway.sim.decision_shape import check_entry
 from headway.sim.stopping import stop
 
 EOS = 0
@@ -155,16 +156,17 @@ def _read(path: Path) -> tuple[list[Mapping[str, Any]], str]:
 def _entry(line: str, where: str) -> Mapping[str, Any]:
     try:
         entry = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadSetting(f"{where}: not JSON: {error}") from None
     if not isinstance(entry, dict) or "n" not in entry or "kind" not in entry:
         raise BadSetting(f"{where}: not a line of a decision log")
+    if entry["kind"] == "engine" and entry.get("version") != VERSION:
+        raise BadSetting(f"{where}: the log has version {entry.get('version')!r}; this program reads version {VERSION}")
+    check_entry(entry, where)
     return entry
 
 
 def _headed(entries: list[Mapping[str, Any]], path: Path) -> list[Mapping[str, Any]]:
     if not entries or entries[0]["kind"] != "engine":
         raise BadSetting(f"{path} is not a decision log: its first line does not describe an engine")
-    if entries[0]["version"] != VERSION:
-        raise BadSetting(f"{path} has version {entries[0]['version']}; this program reads version {VERSION}")
     return entries

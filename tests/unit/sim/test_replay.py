@@ -131,3 +131,43 @@ def test_what_is_no_log_is_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(BadSetting, match=message):
         replay(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("engine", {"num_blocks": "many"}, "line 1: num_blocks is 'many'; it must be a whole number from 1 to"),
+        ("engine", {"block_size": 1e308}, "block_size is 1e"),
+        ("engine", {"policy": {}}, "policy is {}; it must be a text"),
+        ("engine", {"limits": None}, "limits is None; it must be an object of numbers"),
+        ("arrived", {"num_prompt": 10**30}, r"line \d+: num_prompt is 1000"),
+        ("arrived", {"prefix": [1, "x"]}, "prefix is .* a list of whole numbers"),
+        ("arrived", {"tier": 7}, "tier is 7; it must be one of"),
+        ("arrived", {"at_s": float("nan")}, "at_s is nan"),
+        ("step", {"start_s": "now"}, "start_s is 'now'"),
+        ("step", {"grants": {"r0": -1}}, "grants is .* an object of numbers of tokens"),
+        ("ended", {"reason": "boredom"}, "reason is 'boredom'; it must be one of"),
+        ("step", {"kind": "stop"}, "kind is 'stop'; known: engine, arrived, step"),
+        ("step", {"finished": ...}, "finished is missing; it must be a list of ids"),
+    ],
+)
+def test_a_damaged_line_is_refused(log, tmp_path, kind, changes, message):
+    """A field that is missing or cannot be is named with its line; nothing stumbles over it later."""
+    lines = [json.loads(line) for line in log.splitlines()]
+    line = next(line for line in lines if line["kind"] == kind)
+    for name, value in changes.items():
+        if value is ...:
+            del line[name]
+        else:
+            line[name] = value
+    path = tmp_path / "log"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(BadSetting, match=message):
+        replay(path)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("replay") / "log"
+    record(path, "vllm")
+    return path.read_text()

@@ -152,6 +152,6 @@ $(STAMPS)/dev: pyproject.toml $(STAMPS)/runtime
 	@touch $@
 
 $(STAMPS)/package: $(SOURCES) $(STAMPS)/build $(STAMPS)/runtime
-	@echo "building and installing headway ..."
+	@echo "building and installing headway (what is compiled for the first time takes a minute or two) ..."
 	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation --force-reinstall $(WERROR) .
 	@touch $@

@@ -89,7 +89,7 @@ def report(run: RunRecord, given: dict[str, Any]) -> int:
         }
     )
     if not run.is_complete:
-        notices().print(f"headway bench: {run.notes[0]}", markup=False, soft_wrap=True)
+        notices().print(f"headway: {run.notes[0]}", markup=False, soft_wrap=True)
         return INTERRUPTED if "interrupted" in run.notes[0] else 1
     return 0 if judge(run, metrics).is_valid else 1
 

@@ -10,6 +10,7 @@ import typer
 
 from headway.cli.flags import Json
 from headway.cli.output import notices, print_json, results
+from headway.errors import BadSetting
 
 if TYPE_CHECKING:
     from headway.experiments import Finding
@@ -48,20 +49,32 @@ def reproduce(
     folder = figures or Path("build/quick/figures" if quick else "docs/figures")
     names = list(EXPERIMENTS) if name == "all" else [name]
     runs = {one: experiment(one) for one in names}
-    findings = []
-    for number, (one, run) in enumerate(runs.items(), start=1):
-        place = f"{one} ({number} of {len(runs)})"
-        effort = Effort(share=QUICK if quick else 1.0, seed=seed, tell=partial(_tell, place))
-        findings.append(run(effort))
-        _draw(findings[-1], folder)
-        if not as_json:
-            _show(findings[-1])
-    if as_json:
-        documents = [finding.to_json() for finding in findings]
-        print_json(documents if name == "all" else documents[0])
+    path = document or folder.parent / "papers.md"
+    for needed in (folder, path.parent) if name == "all" else (folder,):
+        _make(needed)
+    findings: list[Finding] = []
+    try:
+        for number, (one, run) in enumerate(runs.items(), start=1):
+            place = f"{one} ({number} of {len(runs)})"
+            findings.append(run(Effort(share=QUICK if quick else 1.0, seed=seed, tell=partial(_tell, place))))
+            if not as_json:
+                _show(findings[-1])
+            _draw(findings[-1], folder)
+    finally:
+        if as_json and findings:  # those found before a Ctrl-C, too
+            documents = [finding.to_json() for finding in findings]
+            print_json(documents if name == "all" else documents[0])
     if name == "all":
-        _write(findings, folder, document or folder.parent / "papers.md")
+        _write(findings, folder, path)
     return 0
+
+
+def _make(folder: Path) -> None:
+    """A folder to write into, before minutes are spent. Raises `BadSetting`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSetting(f"cannot write into {folder}: {error.strerror}") from None
 
 
 def _tell(place: str, part: str) -> None:
@@ -90,11 +103,9 @@ def _show(finding: Finding) -> None:
 def _write(findings: list[Finding], figures: Path, path: Path) -> None:
     import os
 
-    from headway.errors import BadSetting
     from headway.experiments import papers_document
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(papers_document(findings, os.path.relpath(figures, path.parent)), encoding="utf-8")
     except OSError as error:
         raise BadSetting(f"cannot write {path}: {error.strerror or error}") from None

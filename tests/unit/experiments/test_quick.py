@@ -52,3 +52,30 @@ def test_the_command_writes_a_figure_and_one_document(tmp_path, capsys, monkeypa
     assert json.loads(captured.out)["name"] == "orca"
     assert "orca (1 of 1)" in captured.err
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")] == ["build/quick/figures/orca.svg"]
+
+
+def test_ctrl_c_keeps_the_findings_before_it(tmp_path, capsys, monkeypatch):
+    """Of `all`, what had been found is printed; no document is written that lacks the rest."""
+    real = experiment("orca")
+
+    def pretended(name):
+        def run(effort):
+            if name != next(iter(EXPERIMENTS)):
+                raise KeyboardInterrupt
+            return real(effort)
+
+        return run
+
+    monkeypatch.setattr("headway.experiments.experiment", pretended)
+    paper = tmp_path / "papers.md"
+    words = ["--quick", "--json", "--figures", str(tmp_path / "figures"), "--document", str(paper)]
+    assert main(["reproduce", "all", *words]) == 130
+    assert [finding["name"] for finding in json.loads(capsys.readouterr().out)] == ["orca"]
+    assert not paper.exists()
+
+
+def test_a_folder_that_cannot_be_is_told_before_anything_runs(tmp_path, capsys):
+    """One line, status 2."""
+    (tmp_path / "file").touch()
+    assert main(["reproduce", "all", "--quick", "--figures", str(tmp_path / "file" / "figures")]) == 2
+    assert "cannot write into" in capsys.readouterr().err

@@ -12,7 +12,11 @@ from headway.errors import ExecutorFault, Overloaded
 
 
 class Stream:
-    """One submitted request: iterate over its deltas. Abandoning the iterator early aborts the request."""
+    """One submitted request: iterate over its deltas. Abandoning the iterator early aborts the request.
+
+    What nobody reads waits here, at most the request's whole output: the engine does not wait for its readers. Whoever
+    serves strangers gives up on those who stand still, as the server does.
+    """
 
     def __init__(self, request_id: str, num_prompt: int, abort: Callable[[str], None]) -> None:
         self.request_id = request_id

@@ -13,7 +13,7 @@ from headway.errors import ExecutorFault
 from headway.server.patience import too_late
 from headway.server.port import ServedEngine, ServedStream
 
-_BACKLOG = 64  # deltas that wait for a slow reader before the engine's own streams have to merge them
+_BACKLOG = 64  # deltas of all prompts that are merged for a slow reader; what comes beyond waits in their streams
 
 _GRACE_S = 0.05  # the engine ends a request at its deadline between two steps; what it says then is more exact
 

@@ -54,6 +54,11 @@ class VirtualCounters:
         """Weighted tokens that a tenant received, lifts included."""
         return self._served.get(tenant, 0.0)
 
+    def received(self, tenant: str) -> float:
+        """The same without what it was charged for prompts and has not got yet."""
+        owed = [entry for entry in self._owed.values() if entry.request.tenant == tenant]
+        return self.of(tenant) - sum(self.prompt_charge(entry.request, entry.num_tokens) for entry in owed)
+
     @property
     def tenants(self) -> list[str]:
         """Everyone ever heard of, in order of first arrival."""
@@ -78,7 +83,6 @@ class VirtualCounters:
                 self._pay(grants)
             case SequenceFinished(seq_id=seq_id):
                 self._emitted.pop(seq_id, None)
-                self._owed.pop(seq_id, None)
             case Arrived(request, _):
                 self._requests[request.id] = request
                 self._lift(request.tenant)
@@ -91,6 +95,7 @@ class VirtualCounters:
             case Finished(request=request) | Rejected(request=request):
                 self._leave(request)
                 self._requests.pop(request.id, None)
+                self._owed = {name: entry for name, entry in self._owed.items() if entry.request.id != request.id}
             case _:
                 pass
 
@@ -114,11 +119,7 @@ class VirtualCounters:
         if self._queued.get(tenant):
             return
         others = [other for other in self.backlogged if other != tenant] or [self._left_last]
-        owed: dict[str, float] = {}
-        for entry in self._owed.values():
-            charge = self.prompt_charge(entry.request, entry.num_tokens)
-            owed[entry.request.tenant] = owed.get(entry.request.tenant, 0.0) + charge
-        floor = min(self.of(other) - owed.get(other, 0.0) for other in others)
+        floor = min(map(self.received, others))
         self._served[tenant] = max(self.of(tenant), floor)
 
     def _pay(self, grants: Mapping[str, int]) -> None:

@@ -20,7 +20,7 @@ KEPT = 16
 """One token in so many goes to the first in rank, whoever passes it."""
 
 CRUMB = 4
-"""No prompt is begun with less than that part of a step: many would be under way, and none would end."""
+"""No long prompt is begun with less than a quarter of a step: many would be under way, and none would end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,8 @@ class PromptRules:
     """What the prefill pass keeps to; a part that is None or 0 is switched off.
 
     `room` is what may be spent in tokens without context; one that reads context costs 1 + context × `context_price`.
-    `put_off` are ids of requests that their tenant's others pass.
+    Short prompts that pass may spend `passing_room` where that is more. `put_off` are ids of requests that their
+    tenant's others pass.
     """
 
     rank: Rank
@@ -40,6 +41,7 @@ class PromptRules:
     num_spare_blocks: int
     may_admit: bool
     room: int
+    passing_room: int
     context_price: float
     put_off: frozenset[str]
 
@@ -48,8 +50,8 @@ class PromptPass:
     """Spends a step's prefill budget: prompts under way in order of rank, then new ones in turn.
 
     While a long prompt is under way, short ones need not wait for its end. Those of other tenants go first, while
-    their tenant is not ahead of the least served by more than twice that prompt's charge: once for the prompt itself,
-    which is charged whole when it begins, and once for a burst; such a step is kept short. Those of its own tenant get
+    their tenant is not ahead of what the least served received by more than twice that prompt's charge: once for the
+    prompt itself, and once for a burst; such a step is kept short. Those of its own tenant get
     half of what is left; the rest goes to everyone, so that it always moves. Those that are put off get what is left,
     and the `KEPT`th part while they are the first in rank.
     """
@@ -79,8 +81,7 @@ class PromptPass:
             return
         if self._long:
             if self._rules.counters is not None:
-                self._fill(self._may_pass)
-                self._end_soon()
+                self._let_pass()
             self._fill_all_but(self._room - self._room // 2, self._is_own_short)
         if self._rules.put_off:
             self._fill_all_but(-(-self._room // KEPT), self._is_on_time)
@@ -91,12 +92,18 @@ class PromptPass:
         """Whether anything is left of the budget."""
         return self._room > 0 and self._budget.num_tokens > 0
 
-    def _end_soon(self) -> None:
-        """Where somebody passed, the step is cut to half of the budget: a first token comes at a step's end.
+    def _let_pass(self) -> None:
+        """Short prompts of other tenants, in a step that ends soon after: a first token comes at a step's end.
 
-        No shorter, or a stream of very short prompts would cost throughput; and a tile is always left for the others.
+        They may have more than the step's room (`passing_room`): chopped into many steps they would cost more, and each
+        of those would keep the next one waiting. Where somebody passed, the others get at most what is left of half the
+        room, and of that at least a tile, or a stream of very short prompts would cost throughput.
         """
-        num_passed = self._whole - self._room
+        room = max(self._room, self._rules.passing_room)
+        self._room = room
+        self._fill(self._may_pass)
+        num_passed = room - self._room
+        self._room = max(0, self._whole - num_passed)
         if num_passed:
             self._room = min(self._room, max(LEAST_TOKENS, self._whole // 2 - num_passed))
 
@@ -137,7 +144,7 @@ class PromptPass:
             if self._shares is not None and not self._shares.admits(seq):
                 self._plan.held[seq.id] = Hold.TENANT_SHARE
                 continue
-            if self._granted and self._room < min(self._whole // CRUMB, seq.num_pending):
+            if self._granted and self._room < self._whole // CRUMB and not self._is_short(seq):
                 return
             if budget.num_seqs < seq.num_branches or not self._let_in(seq):
                 self._plan.limit = Hold.SEQUENCES if budget.num_seqs < seq.num_branches else Hold.KV
@@ -171,7 +178,7 @@ class PromptPass:
             return 0.0
         tenants = {seq.request.tenant for seq in (*self._started, *self._view.waiting)}
         charge = max(counters.prompt_charge(seq.request, seq.num_prompt) for seq in self._long)
-        return min(map(counters.of, tenants)) + 2.0 * max(charge, self._rules.short_tokens)
+        return min(map(counters.received, tenants)) + 2.0 * max(charge, self._rules.short_tokens)
 
     def _grant(self, seq: Sequence, num: int) -> None:
         self._granted.add(seq.id)

@@ -77,10 +77,9 @@ class Headway(Policy):
         self._params = params
         self._controller = BudgetController(params.itl_target_ms / 1000.0 or None, params.max_num_batched_tokens)
         self.meter = StepMeter(self._controller)
-        self.counters = VirtualCounters(recompute_cost=1.0) if params.fair else None
+        self.counters, self.honours_weight = VirtualCounters(recompute_cost=1.0) if params.fair else None, params.fair
         self.lengths = OutputLengths()
         self.put_off = PutOff(params.put_off_share, params.age_s)
-        self.honours_weight = params.fair
 
     def limits(self) -> PlanLimits:
         """Token budget and sequence cap."""
@@ -165,6 +164,7 @@ class Headway(Policy):
             num_spare_blocks=int((1.0 - limit) * num_blocks),
             may_admit=not plan.preemptions and len(plan.swap_ins) == len(view.swapped),
             room=room,
+            passing_room=0 if params.itl_target_ms else params.short_prompt_tokens,
             context_price=self._controller.context_price,
             put_off=self.put_off.choose([*prompts, *view.waiting], self._controller.price_s, view.now_s),
         )

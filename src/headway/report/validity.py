@@ -27,7 +27,7 @@ def judge(run: RunRecord, metrics: RunMetrics) -> Verdict:
     """Look for what makes measurements lie: failures, a slow client, guessed token counts, small samples."""
     grave = [*_failures(metrics), *_interrupted(run)]
     other = [*_client(run, metrics), *_counts(run), *_samples(metrics), *run.notes]
-    return Verdict(is_valid=not grave, warnings=(*grave, *other))
+    return Verdict(is_valid=not grave, warnings=tuple(dict.fromkeys((*grave, *other))))  # a note may say it, too
 
 
 def _failures(metrics: RunMetrics) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headway.bench.runner import INTERRUPTED
 from headway.report import Outcome, judge, measure
 from tests.unit.report.runs import refused, request, run_of, steady_run
 
@@ -39,6 +40,12 @@ def test_what_makes_numbers_lie_is_told(run, is_valid, words):
     verdict = warnings_of(run)
     assert verdict.is_valid is is_valid
     assert any(words in warning for warning in verdict.warnings), verdict.warnings
+
+
+def test_an_interruption_is_told_once():
+    """The runner notes it, too: a reader sees one sentence."""
+    run = run_of([request(k / 10) for k in range(50)], is_complete=False, notes=[INTERRUPTED])
+    assert warnings_of(run).warnings.count(INTERRUPTED) == 1
 
 
 def test_the_client_s_own_gate_is_seen():

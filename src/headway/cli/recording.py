@@ -19,6 +19,8 @@ class Recording:
     def __init__(
         self, requests: Path | None, steps: Path | None, max_mb: int, *, traces_endpoint: str | None = None
     ) -> None:
+        if requests is not None and steps is not None and requests.absolute() == steps.absolute():
+            raise BadSetting(f"--record and --record-steps both name {steps}; give each a file of its own")
         self._traces_endpoint = traces_endpoint
         self._requests, self._steps, self._max_bytes = requests, steps, max_mb << 20
         self._recorder: Recorder | None = None

@@ -28,6 +28,8 @@ class RotatingFile:
         self._path, self._max_bytes = path, max_bytes
         self._size = 0
         try:
+            if path.exists() and not path.is_file():  # a folder or a device must not be renamed
+                raise BadSetting(f"cannot record to {path}: it is no ordinary file; name one, or one that is yet to be")
             if path.exists() and path.stat().st_size:
                 path.replace(_older(path))
             self._file = path.open("wb", buffering=0)

@@ -20,7 +20,9 @@ class AlchemyDatabase:
         try:
             self._engine = sqlalchemy.create_engine(url, poolclass=NullPool)
         except SQLAlchemyError as error:
-            raise BadSetting(f"the usage store's URL cannot be used: {type(error).__name__}") from None
+            raise BadSetting(
+                f"the usage store's URL cannot be used ({type(error).__name__}); it must be like sqlite:///usage.db"
+            ) from None
 
     @contextmanager
     def session(self) -> Iterator[_AlchemySession]:

@@ -88,3 +88,11 @@ def test_from_start_to_sigterm(tiny_gguf, nursery, how, capsys):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_two_recordings_need_two_files(headway, tmp_path):
+    """Requests and decisions in one file would be neither: refused before a model is looked for."""
+    path = tmp_path / "log"
+    status, _, err = headway("serve", "no-such-model", "--record", path, "--record-steps", path)
+    assert (status, path.exists()) == (2, False)
+    assert "give each a file of its own" in err

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -139,6 +140,17 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
     """The server does not start with a recording that cannot be written."""
     with pytest.raises(BadSetting, match=r"cannot record to .*nowhere"):
         Recorder(tmp_path / "nowhere" / "r.jsonl")
+
+
+@pytest.mark.parametrize("name", ["folder", "/", "/dev/null"])
+def test_only_ordinary_files_are_recorded_to(tmp_path, name):
+    """A folder or a device keeps its name: the file before a recording is renamed, these never are."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "precious").touch()
+    with pytest.raises(BadSetting, match="no ordinary file"):
+        RotatingFile(folder if name == "folder" else Path(name), 1000)
+    assert (folder / "precious").exists()
 
 
 class Disk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.errors import BadSetting
@@ -66,20 +66,25 @@ def tune(
     chosen = finals[0]
     guards = Guards.of(lab.slo, traffic, chosen)
     live: list[Sample] = []
+    is_complete = True
     if verify is not None:
         margin = _MARGIN if traffic.scales else 1.0
-        live = _verified(finals[: effort.num_verified], margin, verify, guards, on_progress)
-        chosen = _best_live(finals, live)
+        try:
+            live.extend(_verified(finals[: effort.num_verified], margin, verify, guards, on_progress))
+        except KeyboardInterrupt:  # what has run by then stays
+            is_complete = False
+        chosen = _best_live(finals, live) if live else chosen
     search.stages.append(Stage(name="guardrails", text=guards.text(), samples=live))
     return Outcome(
         stages=search.stages,
         chosen=chosen,
         guards=guards,
         live=live,
-        beyond=_beyond(lab, traffic, chosen) if traffic.scales else [],
+        beyond=_beyond(lab, traffic, chosen) if traffic.scales and is_complete else [],
         samples=[*lab.samples, *live],
         rate=traffic.rate,
         slo=lab.slo,
+        is_complete=is_complete,
     )
 
 
@@ -104,13 +109,11 @@ def _cut_short(lab: Lab, traffic: Traffic, stages: Sequence[Stage]) -> Outcome:
 
 def _verified(
     finals: Sequence[Sample], margin: float, verify: Verify, guards: Guards, on_progress: OnProgress
-) -> list[Sample]:
+) -> Iterator[Sample]:
     """The best settings, live, at `margin` times their rates: closer to the limit, queues are chance."""
-    live = []
     for number, final in enumerate(finals):
         on_progress("live", number, len(finals))
-        live.append(verify(replace(final, factor=final.factor * margin), guards))
-    return live
+        yield verify(replace(final, factor=final.factor * margin), guards)
 
 
 def _best_live(finals: Sequence[Sample], live: Sequence[Sample]) -> Sample:
@@ -170,7 +173,6 @@ class _Search:
 
     def budgets(self, wide: Sample, knobs: Mapping[str, object]) -> list[Sample]:
         """Tokens of a step, the cap on one prompt's share of it, the policy's own target."""
-        assert isinstance(knobs, dict), "parameters by name"
         budgets = [replace(wide.setting, max_num_batched_tokens=budget) for budget in self._effort.budgets]
         found = [wide, *self._try("budget", budgets, self._steady, wide.factor)]
         best = ranked(found)[0]

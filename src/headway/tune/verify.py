@@ -30,7 +30,7 @@ class LiveRuns:
         self._calls, self._on_progress = calls, on_progress
 
     def __call__(self, sample: Sample, guards: Guards) -> Sample:
-        """The sample's setting at its factor, behind the guards. Interrupted runs count as far as they came."""
+        """The sample's setting at its factor, behind the guards. Half a run would mislead: interrupted, it raises."""
         return asyncio.run(self._run(sample, guards))
 
     async def _run(self, sample: Sample, guards: Guards) -> Sample:
@@ -59,5 +59,5 @@ class LiveRuns:
                 plan,
                 on_progress=lambda progress: self._on_progress(setting.label(), progress),
             )
-            run = await runner.run()
+            run = await runner.run_whole()
         return judge("live", setting, sample.factor, run, self._slo)

@@ -289,6 +289,24 @@ def test_an_interrupted_search_keeps_what_it_knows(reached):
     assert "interrupted" in found.breaks_first()
 
 
+def test_an_interrupted_verification_keeps_the_live_runs_before_it():
+    """The setting is chosen among those that ran whole; nothing is tried beyond it any more."""
+
+    def verify(sample, guards):
+        if tried:
+            raise KeyboardInterrupt
+        tried.append(sample)
+        return replace(sample, is_live=True)
+
+    tried = []
+    found = tune(lab(), traffic(), policy="vllm", effort=QUICK, on_progress=lambda *_: None, verify=verify)
+    assert not found.is_complete
+    assert len(found.live) == 1
+    assert found.chosen.setting == tried[0].setting
+    assert found.beyond == []
+    assert "interrupted" in found.breaks_first()
+
+
 def test_a_search_interrupted_before_its_first_run_is_none():
     """There is nothing to keep."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from benchmarks.peers import environments
 from benchmarks.peers.process import Running, free_port, server
@@ -20,6 +20,7 @@ from benchmarks.peers.work import Work, calls
 from headway.bench import HttpSettings, HttpTarget, Runner
 from headway.clock import WallClock
 from headway.models import Tokenizer, open_model, resolve_model
+from headway.report import RunRecord
 
 HERE = Path(__file__).parent
 MAIN = "import sys; from headway.cli.main import main; sys.exit(main())"
@@ -99,7 +100,7 @@ class Served:
         )
 
 
-async def _ask(url: str, host: Host, work: Work, run_id: str) -> Any:  # noqa: ANN401  # a RunRecord
+async def _ask(url: str, host: Host, work: Work, run_id: str) -> RunRecord:
     clock = WallClock()
     target = HttpTarget(HttpSettings(url=url, fixed_length=True, headers={"connection": "close"}), clock)
     try:

@@ -187,7 +187,8 @@ class OpenVino:
 
 SYSTEMS: dict[str, System] = {
     "headway": headway(),
-    "headway itl": headway("--itl-target-ms", "60"),
+    "headway itl 60": headway("--itl-target-ms", "60"),
+    "headway itl 150": headway("--itl-target-ms", "150"),
     "llama.cpp Q8_0": llama_cpp("Q8_0"),
     "llama.cpp Q4_0": llama_cpp("Q4_0"),
     "openvino": OpenVino(256),

@@ -24,7 +24,14 @@ TAKING_PART = {
     "serving": ("headway", "llama.cpp Q8_0", "llama.cpp Q4_0", "openvino"),
     "stream": ("headway", "llama.cpp Q8_0", "llama.cpp Q4_0", "openvino"),
     "prefill": ("headway", "llama.cpp Q8_0", "llama.cpp Q4_0", "openvino"),
-    "interference": ("headway itl 60", "headway itl 150", "llama.cpp Q8_0", "openvino", "openvino 64"),
+    "interference": (
+        "headway itl 60",
+        "llama.cpp Q8_0",
+        "headway itl 150",
+        "openvino 64",
+        "headway itl 300",
+        "openvino",
+    ),
 }
 
 

@@ -189,6 +189,7 @@ SYSTEMS: dict[str, System] = {
     "headway": headway(),
     "headway itl 60": headway("--itl-target-ms", "60"),
     "headway itl 150": headway("--itl-target-ms", "150"),
+    "headway itl 300": headway("--itl-target-ms", "300"),
     "llama.cpp Q8_0": llama_cpp("Q8_0"),
     "llama.cpp Q4_0": llama_cpp("Q4_0"),
     "openvino": OpenVino(256),

@@ -36,8 +36,8 @@ METHOD = """\
 - One stream: tokens a second behind the first one. Prefill: prompt tokens ÷ time to first token, one prompt at a time.
 - Interference: eight short streams decode; from the eighth second on, four prompts of 1,500 words arrive three seconds
   apart. The gaps count from the first of them to the first answer token of the last. Headway runs with
-  `--itl-target-ms` here, and with its defaults everywhere else: 60 against llama.cpp, which has no such limit, and 150 and
-  300 against OpenVINO with 64 and 256 tokens a step, whose steps are about as long.
+  `--itl-target-ms` here, and with its defaults everywhere else: 60 against llama.cpp, which has no such limit, 150
+  and 300 against OpenVINO with 64 and 256 tokens a step, whose steps are about as long.
 - llama.cpp's files are requantised from the same Q4_1 file that the others read; its cache of ended prompts is off,
   because it could only cost time. Everything else is each system's default.
 

@@ -86,7 +86,10 @@ class LiveView:
         """Follow what happens; called in the engine's thread."""
         with self._lock:
             for event in events:
-                self._take(event)
+                if type(event) is TokenEmitted:  # by far the most
+                    self._add_token(event)
+                else:
+                    self._take(event)
             self._leaving.clear()  # not before: the step's record stands behind the ends that it brought
 
     def picture(self, after_step: int = -1, tenant: str | None = None) -> dict[str, Any]:
@@ -109,8 +112,6 @@ class LiveView:
 
     def _take(self, event: Event) -> None:
         match event:
-            case TokenEmitted():
-                self._add_token(event)
             case Arrived(request, at_s):
                 self._guests[request.id] = _Guest(request, [(request.arrival_s, "waiting")])
                 self._now_s = max(self._now_s, at_s)
@@ -158,20 +159,17 @@ class LiveView:
     def _add_step(self, record: StepRecord) -> None:
         if not record.grants:
             return
-        parts = []
+        parts, guests = [], self._guests
         for seq_id, num in record.grants.items():
-            guest = self._guest(seq_id) or self._guest(seq_id.rpartition("/")[0])
+            guest = guests.get(seq_id) or self._guest(seq_id) or self._guest(seq_id.rpartition("/")[0])
             if guest is None:  # it came before this listened
                 continue
+            request = guest.request
             is_prompt = guest.moves[-1][1] == "prefill"
             guest.num_granted += num
-            if (
-                is_prompt
-                and not guest.is_first_due
-                and guest.num_granted >= guest.request.num_prompt + guest.num_output
-            ):
+            if is_prompt and not guest.is_first_due and guest.num_granted >= request.num_prompt + guest.num_output:
                 guest.move(record.end_s, "decode")  # it is back where a preemption had interrupted it
-            parts.append((guest.request.id, guest.request.tenant, num, is_prompt or num > 1))
+            parts.append((request.id, request.tenant, num, is_prompt or num > 1))
         seconds = record.end_s - record.start_s
         self._steps.append(_Step(record.step, seconds, record.predicted_s, record.limit, parts))
 

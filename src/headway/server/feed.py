@@ -18,7 +18,7 @@ from headway.server.served import Served
 from headway.tenancy import Tenant
 
 PERIOD_S = 0.5
-MOST_SHARE = 0.005
+MOST_SHARE = 0.0025
 """Of one processor, for all readers together: with more to draw, or more readers, pictures come less often."""
 MOST_READERS = 16
 

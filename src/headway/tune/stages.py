@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.errors import BadSetting
@@ -63,17 +63,12 @@ def tune(
         if not lab.samples:
             raise
         return _cut_short(lab, traffic, search.stages)
-    chosen = finals[0]
-    guards = Guards.of(lab.slo, traffic, chosen)
-    live: list[Sample] = []
-    is_complete = True
+    guards = Guards.of(lab.slo, traffic, finals[0])
+    live, is_complete = list[Sample](), True
     if verify is not None:
         margin = _MARGIN if traffic.scales else 1.0
-        try:
-            live.extend(_verified(finals[: effort.num_verified], margin, verify, guards, on_progress))
-        except KeyboardInterrupt:  # what has run by then stays
-            is_complete = False
-        chosen = _best_live(finals, live) if live else chosen
+        live, is_complete = _verified(finals[: effort.num_verified], margin, verify, guards, on_progress)
+    chosen = _best_live(finals, live) if live else finals[0]
     search.stages.append(Stage(name="guardrails", text=guards.text(), samples=live))
     return Outcome(
         stages=search.stages,
@@ -109,11 +104,19 @@ def _cut_short(lab: Lab, traffic: Traffic, stages: Sequence[Stage]) -> Outcome:
 
 def _verified(
     finals: Sequence[Sample], margin: float, verify: Verify, guards: Guards, on_progress: OnProgress
-) -> Iterator[Sample]:
-    """The best settings, live, at `margin` times their rates: closer to the limit, queues are chance."""
-    for number, final in enumerate(finals):
-        on_progress("live", number, len(finals))
-        yield verify(replace(final, factor=final.factor * margin), guards)
+) -> tuple[list[Sample], bool]:
+    """The best settings, live, at `margin` times their rates: closer to the limit, queues are chance.
+
+    And whether all of them ran: interrupted, those that ran whole stay.
+    """
+    live = []
+    try:
+        for number, final in enumerate(finals):
+            on_progress("live", number, len(finals))
+            live.append(verify(replace(final, factor=final.factor * margin), guards))
+    except KeyboardInterrupt:
+        return live, False
+    return live, True
 
 
 def _best_live(finals: Sequence[Sample], live: Sequence[Sample]) -> Sample:

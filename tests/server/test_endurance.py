@@ -42,8 +42,12 @@ def script(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        # What the live page may take is a share of what a real model takes.
-        pytest.param("soak.py", ["--streams", "30", "--duration", "8", "--longest", "100"], marks=REAL),
+        # What the live page may take is a share of what a real model takes; the small cache is full at once.
+        pytest.param(
+            "soak.py",
+            ["--streams", "30", "--duration", "12", "--longest", "100", "--kv-cache-memory", "32MiB"],
+            marks=REAL,
+        ),
         ("chaos.py", ["--executor", "reference"]),
     ],
 )

@@ -115,13 +115,13 @@ def _request_of(entry: Mapping[str, object]) -> RequestRecord:
     token_s = array("d", cast("Iterable[float]", own.pop("token_s", ())))
     check_numbers("token_s", token_s)
     outcome = Outcome(cast("str", own.pop("outcome")))
-    return RequestRecord(**own, slo=slo, token_s=token_s, outcome=outcome)  # type: ignore[arg-type]  # as written above
+    return RequestRecord(**own, slo=slo, token_s=token_s, outcome=outcome)  # type: ignore[arg-type]  # checked above
 
 
 def _step_of(values: Iterable[float]) -> StepSample:
     named = dict(zip((part.name for part in fields(StepSample)), values, strict=True))
     check_fields(StepSample, named)
-    return StepSample(**named)  # type: ignore[arg-type]  # as written above
+    return StepSample(**named)  # type: ignore[arg-type]  # check_fields saw each value's type
 
 
 def _cell(request: RequestRecord, column: str) -> object:

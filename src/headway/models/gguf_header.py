@@ -73,7 +73,7 @@ def read_header(path: Path, data: mmap.mmap) -> GgufHeader:
     entries = [_read_entry(cursor) for _ in range(num_tensors)]
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or not 8 <= alignment <= 1 << 20 or alignment & (alignment - 1):
-        raise cursor.fault(f"general.alignment is {alignment!r}, not a power of two from 8 to 1048576")
+        raise cursor.fault(f"general.alignment is {repr(alignment)[:60]}, not a power of two from 8 to 1048576")
     start = -(-cursor.at // alignment) * alignment
     return GgufHeader(metadata, _place(cursor, entries, start, alignment))
 

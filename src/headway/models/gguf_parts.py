@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.errors import BadModelFile
 from headway.models.gguf_header import GgufHeader, TensorInfo, read_header
+from headway.models.metadata import Metadata
 
 _NAME = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
 
@@ -59,16 +60,14 @@ class GgufParts:
 def open_parts(path: Path) -> GgufParts:
     """Every file of the model that `path`, any one of them, belongs to; all there, and no tensor in two."""
     first = GgufPart.open(path)
-    if (count := first.header.metadata.get("split.count", 1)) in (0, 1):
-        parts = [first]
-    else:
-        parts = [_part(path, number, count) for number in range(1, count + 1)]
+    count = Metadata(str(path), first.header.metadata).whole("split.count", 1)
+    parts = [first] if count in (0, 1) else [_part(path, number, count) for number in range(1, count + 1)]
     places: dict[str, tuple[GgufPart, TensorInfo]] = {}
     for part in parts:
         if twice := places.keys() & part.header.tensors.keys():
             raise BadModelFile(f"{part.path}: tensor {min(twice)!r} is in another part too")
         places |= {name: (part, info) for name, info in part.header.tensors.items()}
-    wanted = parts[0].header.metadata.get("split.tensors.count", len(places))
+    wanted = Metadata(str(parts[0].path), parts[0].header.metadata).whole("split.tensors.count", len(places))
     if wanted != len(places):
         raise BadModelFile(f"{parts[0].path}: the parts hold {len(places)} tensors, the metadata says {wanted}")
     return GgufParts(tuple(parts), places)

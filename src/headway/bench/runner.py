@@ -54,6 +54,7 @@ class Runner:
         self._num_unreachable = 0
         self._stopped_by = ""
         self._is_over = asyncio.Event()
+        self.start_s = 0.0  # the run's beginning on its clock, once it has begun
 
     async def run(self) -> RunRecord:
         """Everything that was measured. Raises `Broken` where not even the first request can be sent."""
@@ -64,7 +65,7 @@ class Runner:
             await self._warm_up(first)
         before = await self._target.counters()
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        start_s = self._clock.now()
+        self.start_s = start_s = self._clock.now()
         client = Client(
             self._target, self._clock, start_s=start_s, timeout_s=self._plan.timeout_s, tokenize=self._tokenize
         )

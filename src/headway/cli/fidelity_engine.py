@@ -14,7 +14,7 @@ from headway.cli.output import print_json, results
 if TYPE_CHECKING:
     from headway.fidelity import EngineTrial
 
-FAILED = 1
+FAILED, INTERRUPTED = 1, 130
 _LOAD = "Workload"
 
 CalibrationFile = Annotated[
@@ -90,6 +90,8 @@ def _run(given: dict[str, Any]) -> int:
     print_json(engine_json(check, known)) if given["as_json"] else results().print(
         engine_text(check), markup=False, soft_wrap=True
     )
+    if not check.is_complete:
+        return INTERRUPTED
     return 0 if check.is_within else FAILED
 
 

@@ -15,6 +15,7 @@ def engine_json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
     return {
         "check": "engine",
         "within": check.is_within,
+        "complete": check.is_complete,
         "load": check.trial.load,
         "num_requests": check.trial.requests.num_requests,
         "repeats": check.trial.repeats,
@@ -28,12 +29,16 @@ def engine_json(check: EngineCheck, calibration: Calibration) -> dict[str, Any]:
 
 
 def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
-    figures = [{**asdict(row), "error": row.error, "bound": check.bound(row)} for row in one.rows]
+    figures = [
+        {**asdict(row), "error": row.error, "bound": check.bound(row), "error_at_calibrated_speed": unpaced.error}
+        for row, unpaced in zip(one.rows, one.unpaced, strict=True)
+    ]
     steps = {"median": one.step_median, "mean": one.step_mean}
     replayed = {"num_steps": one.num_steps, "num_differences": one.num_differences}
     return {
         "policy": one.policy,
         "requests_per_second": one.rate,
+        "num_runs": one.num_runs,
         "figures": figures,
         "slowness": one.slowness,
         "steps": steps,
@@ -54,15 +59,16 @@ def engine_text(check: EngineCheck) -> str:
                 row.simulated,
                 f"{100 * row.error:+.1f} %",
                 f"{100 * check.bound(row):g} %",
+                f"{100 * unpaced.error:+.1f} %",
                 row.size,
             )
-            for row in one.rows
+            for row, unpaced in zip(one.rows, one.unpaced, strict=True)
         ]
         replayed = f"{one.num_differences} differ" if one.num_differences else "all the same"
         tables.append(
             Grid(
-                title=f"{one.policy}, {one.rate:.2f} requests/s",
-                columns=("figure", "live", "simulated", "error", "bound", "samples"),
+                title=f"{one.policy}, {one.rate:.2f} requests/s, {one.num_runs} runs",
+                columns=("figure", "live", "simulated", "error", "bound", "at calibrated speed", "samples"),
                 rows=rows,
                 note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
                 f"steps took {one.slowness:.2f} times what they took in the calibration;\n"
@@ -70,6 +76,8 @@ def engine_text(check: EngineCheck) -> str:
             ).to_text()
         )
     verdict = "within all bounds" if check.is_within else "beyond a bound"
+    if not check.is_complete:
+        verdict = "interrupted: what is here was measured until then"
     trial = check.trial
     tables.append(
         f"{verdict}; {trial.requests.num_requests} requests at {trial.load:.0%} of what each policy sustains, "

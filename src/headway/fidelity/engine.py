@@ -12,11 +12,11 @@ from headway.bench.mixed import MixedLoad
 from headway.bench.score import sustained_rate
 from headway.engine import Engine, with_policy
 from headway.errors import BadSetting
-from headway.fidelity.live import run_live
+from headway.fidelity.live import LiveRun, run_live
 from headway.fidelity.outcome import Deviation
+from headway.fidelity.pace import Pace, slowness
 from headway.report import RunRecord, summarize
-from headway.sim import Calibration, Fitted, Plan, Pool, calibrated_plant, simulate
-from headway.sim.calibration import Observation
+from headway.sim import Calibration, Plan, Pool, calibrated_plant, simulate
 
 LEVELS = (50.0, 95.0)
 POLICIES = ("vllm", "sarathi_serve", "headway")
@@ -43,14 +43,17 @@ class EngineTrial:
 class PolicyCheck:
     """One policy: its rate, its figures (the median of the runs), and the decisions that replay made otherwise.
 
-    `slowness` is what the executor took in the live runs relative to the calibration, and the one number that a
-    simulation takes from the run beside it: how fast a machine is that minute is no question of scheduling. Single
-    steps, the engine's own time included, relative to what is then predicted have `step_median` and `step_mean`.
+    `rows` are simulated at the speed that the machine had in the live run, moment by moment: all that a simulation
+    takes from the run beside it. `unpaced` are the same figures at the calibration's speed throughout. `slowness` is
+    what the executor took in the live runs relative to the calibration. Single steps, the engine's own time included,
+    relative to what is then predicted have `step_median` and `step_mean`.
     """
 
     policy: str
     rate: float
     rows: Sequence[Deviation]
+    unpaced: Sequence[Deviation]
+    num_runs: int
     num_steps: int
     num_differences: int
     slowness: float
@@ -60,15 +63,16 @@ class PolicyCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCheck:
-    """All policies, and the bounds."""
+    """All policies, and the bounds. Interrupted, it is not complete: the runs that ended."""
 
     checks: Sequence[PolicyCheck]
     trial: EngineTrial
+    is_complete: bool = True
 
     @property
     def is_within(self) -> bool:
         """Whether every figure keeps its bound, and every decision was made again."""
-        return all(
+        return self.is_complete and all(
             not check.num_differences and all(abs(row.error) <= self.bound(row) for row in check.rows)
             for check in self.checks
         )
@@ -85,49 +89,65 @@ OnHeat = Callable[[str, Progress], None]
 def check_engine(engine: Engine, calibration: Calibration, trial: EngineTrial, *, on_progress: OnHeat) -> EngineCheck:
     """Run all policies live and simulated and compare TTFT, ITL and throughput. Raises `BadSetting`.
 
-    The engine must be idle; its executor stays open.
+    The engine must be idle; its executor stays open. Ctrl-C ends the check with the runs that ended before; without
+    one, it goes on to the caller.
     """
-    checks = []
-    for policy in trial.policies:
-        entrant = with_policy(engine, replace(engine.config, policy=policy, policy_settings={}))
-        rate = trial.load * _sustained(trial, _pool(entrant, calibration))
-        runs = [
-            _pair(entrant, calibration, trial.requests, (rate, repeat), on_progress) for repeat in range(trial.repeats)
-        ]
-        checks.append(_compare(policy, rate, runs))
-    return EngineCheck(checks=checks, trial=trial)
+    done: dict[str, tuple[float, list[_Pair]]] = {}
+    is_complete = False
+    try:
+        for policy in trial.policies:
+            entrant = with_policy(engine, replace(engine.config, policy=policy, policy_settings={}))
+            rate = trial.load * _sustained(trial, _pool(entrant, calibration))
+            done[policy] = rate, []
+            for repeat in range(trial.repeats):
+                pair = _pair(entrant, calibration, trial.requests, (rate, repeat), on_progress)
+                done[policy][1].append(pair)
+        is_complete = True
+    except KeyboardInterrupt:
+        if not any(pairs for _, pairs in done.values()):
+            raise
+    checks = [_compare(policy, rate, pairs) for policy, (rate, pairs) in done.items() if pairs]
+    return EngineCheck(checks=checks, trial=trial, is_complete=is_complete)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    live: RunRecord
+    live: LiveRun
     virtual: RunRecord
+    unpaced: RunRecord
     slowness: float
     ratios: Sequence[float]
-    num_steps: int
-    num_differences: int
+
+    @property
+    def num_differences(self) -> int:
+        """Steps that were decided otherwise, and a decision log that says why nothing more could be compared."""
+        replayed = self.live.replayed
+        return len({difference.step for difference in replayed.differences}) + bool(replayed.note)
 
 
 def _pair(
     entrant: Engine, calibration: Calibration, requests: MixedLoad, heat: tuple[float, int], on_progress: OnHeat
 ) -> _Pair:
-    """A live run and a simulated one of the same requests; `heat` is the rate and the number of the repeat."""
+    """A live run and simulated ones of the same requests; `heat` is the rate and the number of the repeat."""
     workload = requests.workload(*heat)
     name = f"{entrant.config.policy} {heat[1] + 1}"
     fresh = with_policy(entrant, entrant.config)
-    live, replayed, steps = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
-    slow = _slowness(steps, calibration.model)
-    scaled = calibration.model.scaled(slow)
-    virtual = simulate(workload.items(), _pool(entrant, replace(calibration, model=scaled)))
-    ratios = [(step.seconds + (step.host_s or 0.0)) / scaled.predict(step.load) for step in steps]
-    differing = {difference.step for difference in replayed.differences}
-    return _Pair(live, virtual, slow, ratios, replayed.num_steps, len(differing) + bool(replayed.note))
-
-
-def _slowness(steps: Sequence[Observation], model: Fitted) -> float:
-    """The executor's seconds in a run over those of the model: what a machine's changing speed comes to."""
-    predicted_s = sum(model.executor_s(step.load) for step in steps)
-    return sum(step.seconds for step in steps) / predicted_s if predicted_s else 1.0
+    live = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
+    pace = Pace(calibration.model, live.steps, live.start_s)
+    unpaced = _pool(entrant, calibration)
+    paced = replace(unpaced, plant=replace(unpaced.plant, cost_at=pace.at))
+    ratios = [
+        (step.seconds + (step.host_s or 0.0)) / pace.at(step.begin_s - live.start_s).predict(step.load)
+        for step in live.steps
+        if step.begin_s >= live.start_s
+    ]
+    return _Pair(
+        live=live,
+        virtual=simulate(workload.items(), paced),
+        unpaced=simulate(workload.items(), unpaced),
+        slowness=slowness(calibration.model, live.steps),
+        ratios=ratios,
+    )
 
 
 def _pool(engine: Engine, calibration: Calibration) -> Pool:
@@ -151,29 +171,15 @@ def _sustained(trial: EngineTrial, pool: Pool) -> float:
 
 
 def _compare(policy: str, rate: float, pairs: Sequence[_Pair]) -> PolicyCheck:
-    figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    sizes: dict[str, int] = {}
-    for pair in pairs:
-        live, virtual = _figures(pair.live), _figures(pair.virtual)
-        for key, (value, size) in live.items():
-            figures.setdefault(key, []).append((value, virtual[key][0]))
-            sizes[key[0]] = size
-    rows = [
-        Deviation(
-            metric=metric,
-            figure=figure,
-            size=sizes[metric],
-            measured=statistics.median(live for live, _ in values),
-            simulated=statistics.median(virtual for _, virtual in values),
-        )
-        for (metric, figure), values in figures.items()
-    ]
+    live = [_figures(pair.live.record) for pair in pairs]
     ratios = [ratio for pair in pairs for ratio in pair.ratios] or [float("nan")]
     return PolicyCheck(
         policy=policy,
         rate=rate,
-        rows=rows,
-        num_steps=sum(pair.num_steps for pair in pairs),
+        rows=_medians(live, [_figures(pair.virtual) for pair in pairs]),
+        unpaced=_medians(live, [_figures(pair.unpaced) for pair in pairs]),
+        num_runs=len(pairs),
+        num_steps=sum(pair.live.replayed.num_steps for pair in pairs),
         num_differences=sum(pair.num_differences for pair in pairs),
         slowness=statistics.median(pair.slowness for pair in pairs),
         step_median=statistics.median(ratios),
@@ -181,8 +187,26 @@ def _compare(policy: str, rate: float, pairs: Sequence[_Pair]) -> PolicyCheck:
     )
 
 
-def _figures(run: RunRecord) -> dict[tuple[str, str], tuple[float, int]]:
-    """Value and sample size by metric and figure. Raises `BadSetting` for a run without answers."""
+Figures = dict[tuple[str, str], tuple[float, int]]
+"""Value and sample size by metric and figure."""
+
+
+def _medians(live: Sequence[Figures], virtual: Sequence[Figures]) -> list[Deviation]:
+    """Each figure's median over the runs, on both sides."""
+    return [
+        Deviation(
+            metric=metric,
+            figure=figure,
+            size=live[-1][metric, figure][1],
+            measured=statistics.median(run[metric, figure][0] for run in live),
+            simulated=statistics.median(run[metric, figure][0] for run in virtual),
+        )
+        for metric, figure in live[0]
+    ]
+
+
+def _figures(run: RunRecord) -> Figures:
+    """All figures of a run. Raises `BadSetting` for one without answers."""
     whole = [record for record in run.requests if record.is_ok]
     if not whole:
         raise BadSetting("not one request was answered; nothing can be compared")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,10 +32,21 @@ class RandomIds:
         return Call(id=item.id, prompt=prompt, num_prompt=item.num_prompt, num_output=item.num_output, seed=item.seed)
 
 
-async def run_live(
-    engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]
-) -> tuple[RunRecord, Replay, list[Observation]]:
-    """Send a workload to an idle engine, then decide its steps again with their recorded times; also what they took.
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """What clients saw, every decision made again, and what the steps took.
+
+    The run began at `start_s` on the engine's clock.
+    """
+
+    record: RunRecord
+    replayed: Replay
+    steps: Sequence[Observation]
+    start_s: float
+
+
+async def run_live(engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]) -> LiveRun:
+    """Send a workload to an idle engine, then decide its steps again with their recorded times.
 
     The engine's thread is stopped at the end, its executor stays open.
     """
@@ -48,7 +60,8 @@ async def run_live(
             async with EngineTarget(engine) as target:
                 calls = RandomIds(engine.model.vocab_size)
                 plan = RunPlan.of(workload, num_warmups=2)
-                record = await Runner(target, calls, engine.clock, plan, on_progress=on_progress).run_whole()
+                runner = Runner(target, calls, engine.clock, plan, on_progress=on_progress)
+                record = await runner.run_whole()
         finally:
             log.close()
-        return record, replay(path), listener.found
+        return LiveRun(record, replay(path), listener.found, runner.start_s)

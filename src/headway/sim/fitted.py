@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from headway.sim.load import Load
 FORMAT = "headway-step-times"
 VERSION = 2
 _PLAIN = ("lane_s", "drawn_s", "context_s", "attend_s", "swap_s", "host_s", "host_lane_s")
+_READING = ("context_s", "swap_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +45,12 @@ class Fitted:
         """Make the curve once."""
         object.__setattr__(self, "_curve", Curve(dict(self.rows)))
 
-    def scaled(self, factor: float) -> Fitted:
-        """The same engine on a machine on which everything takes `factor` times as long."""
-        plain = {entry.name: getattr(self, entry.name) * factor for entry in fields(self) if entry.name in _PLAIN}
-        return Fitted(rows=tuple((num, seconds * factor) for num, seconds in self.rows), **plain)
+    def at_pace(self, reading: float, computing: float) -> Fitted:
+        """The same engine where `reading_s` takes `reading` times as long, and all else `computing` times."""
+        least_s = self.rows[0][1]
+        plain = {name: getattr(self, name) * (reading if name in _READING else computing) for name in _PLAIN}
+        rows = tuple((num, reading * least_s + computing * (seconds - least_s)) for num, seconds in self.rows)
+        return Fitted(rows=rows, **plain)
 
     def predict(self, load: Load) -> float:
         """Seconds from the end of the step before to the end of this one, while there is always work."""
@@ -63,6 +66,11 @@ class Fitted:
         for chunk, start in load.prefills:
             seconds += chunk * (start + 0.5 * chunk) * self.attend_s
         return seconds + load.num_swapped * self.swap_s
+
+    def reading_s(self, load: Load) -> float:
+        """Seconds of those in the executor that memory takes: weights, which every step reads, KV, and swaps."""
+        weights_s = self.rows[0][1] if load.num_tokens else 0.0
+        return weights_s + load.decode_context * self.context_s + load.num_swapped * self.swap_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

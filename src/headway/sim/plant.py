@@ -16,7 +16,10 @@ MOST_BLOCKS = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """What one replica runs on. `context` bounds prompt + output; `num_stages` above 1 is a pipeline."""
+    """What one replica runs on. `context` bounds prompt + output; `num_stages` above 1 is a pipeline.
+
+    `cost_at` tells what steps cost that begin at a moment, on a machine that does not keep its speed.
+    """
 
     cost: CostModel
     num_blocks: int
@@ -27,6 +30,7 @@ class Plant:
     looks_ahead: bool = False
     context: int | None = None
     load: Callable[[Batch], Load] = load_of
+    cost_at: Callable[[float], CostModel] | None = None
 
     def __post_init__(self) -> None:
         """A pool that holds nothing serves nobody. Raises `BadSetting`."""

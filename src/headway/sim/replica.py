@@ -136,7 +136,9 @@ class Replica:
             raise BadSetting(f"the policy makes no progress: {stuck} wait for ever; check its limits and the KV memory")
 
     def _step_time(self, batch: Batch) -> float:
-        return self.plant.cost.predict(self.plant.load(batch))
+        plant = self.plant
+        cost = plant.cost if plant.cost_at is None else plant.cost_at(self._clock.now())
+        return cost.predict(plant.load(batch))
 
 
 def _adapted(policy: Policy, plant: Plant) -> Policy:

@@ -9,7 +9,10 @@ from headway.bench.mixed import MixedLoad
 from headway.cli.main import main
 from headway.errors import BadSetting
 from headway.fidelity import EngineTrial, check_engine
+from headway.fidelity.pace import WINDOW_S, Pace, slowness
 from headway.sim import Calibration, Fitted, write_calibration
+from headway.sim.calibration import Observation
+from headway.sim.load import Load
 from tests.support.tiny_model import write_tiny_gguf
 
 FAST = MixedLoad(num_requests=8, prompt_median=12, prompt_p90=30, output_median=4, output_p90=9, context=128)
@@ -62,6 +65,62 @@ def test_step_times_that_are_wrong_are_found(engine):
     check = check_engine(engine, wrong, trial, on_progress=lambda *_: None)
     assert not check.is_within
     assert all(row.error > 1.0 for row in check.checks[0].rows if row.metric == "ITL")
+
+
+def steps_of(machine, model, window):
+    """A second of steps of one, of six and of 70 tokens, as a machine takes that reads and computes at its own pace."""
+    loads = [
+        Load(num_tokens=1, num_decodes=1, num_drawn=1, decode_context=500),
+        Load(num_tokens=6, num_decodes=6, num_drawn=6, decode_context=900),
+        Load(num_tokens=70, num_decodes=6, num_drawn=6, decode_context=900, prefills=[(64, 0)]),
+    ]
+    own = model.at_pace(*machine)
+    return [
+        Observation(load, own.executor_s(load), begin_s=100.0 + WINDOW_S * window + 0.1 * k)
+        for k, load in enumerate(loads * 5)
+    ]
+
+
+def test_the_speed_of_reading_and_of_computing_is_found_again_in_every_window():
+    """What a machine took that computed at half its speed for a while; before and after, nothing has changed."""
+    model = Fitted(rows=((1, 7e-3), (4, 7.5e-3), (8, 9e-3), (64, 55e-3)), lane_s=1e-4, context_s=1e-6, host_s=5e-4)
+    steps = [*steps_of((1.0, 1.0), model, 0), *steps_of((1.1, 1.9), model, 1), *steps_of((1.0, 1.0), model, 3)]
+    pace = Pace(model, steps, start_s=100.0)
+    for moment_s, machine in ((0.5, (1.0, 1.0)), (1.5 * WINDOW_S, (1.1, 1.9)), (20 * WINDOW_S, (1.0, 1.0))):
+        for step in steps_of(machine, model, 0):
+            assert pace.at(moment_s).executor_s(step.load) == pytest.approx(step.seconds, rel=0.05)
+    assert slowness(model, steps) == pytest.approx(1.27, abs=0.05)
+
+
+def test_a_run_without_steps_has_the_pace_of_the_calibration():
+    """Nothing is known of the machine, so nothing is changed; steps before the run count as none."""
+    model = Fitted(rows=((1, 2e-3),))
+    assert Pace(model, steps_of((3.0, 3.0), model, 0), start_s=1000.0).at(1.0) is model
+
+
+def test_an_interrupted_check_keeps_the_runs_that_ended(engine):
+    """Ctrl-C in the second policy: the first one's figures stay, and the check is not within its bounds."""
+    trial = EngineTrial(requests=FAST, policies=("vllm", "headway"), repeats=1, latency_bound=1e9, throughput_bound=1e9)
+
+    def interrupt(name, _):
+        if name == "headway 1":
+            raise KeyboardInterrupt
+
+    check = check_engine(engine, calibration(2e-3), trial, on_progress=interrupt)
+    assert [(one.policy, one.num_runs) for one in check.checks] == [("vllm", 1)]
+    assert not check.is_complete
+    assert not check.is_within
+
+
+def test_an_interrupted_check_without_a_run_says_nothing(engine):
+    """There is nothing to keep."""
+    trial = EngineTrial(requests=FAST, policies=("vllm",), repeats=1)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_engine(engine, calibration(2e-3), trial, on_progress=interrupt)
 
 
 def test_a_load_at_which_queues_are_chance_is_refused():

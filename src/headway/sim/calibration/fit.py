@@ -28,11 +28,15 @@ _LEAST_S = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One measured step: the executor's `seconds`, and the engine's own from the step before; None without one."""
+    """One measured step: the executor's `seconds`, and the engine's own from the step before; None without one.
+
+    `begin_s` is when it began, on the engine's clock.
+    """
 
     load: Load
     seconds: float
     host_s: float | None = None
+    begin_s: float = 0.0
 
     @property
     def num_lanes(self) -> int:

@@ -99,10 +99,12 @@ class Sglang(Policy):
         if self._params.mixed_chunk:
             self._decode(view, plan, decoding)
             room.spend_mixed(len(plan.grants))
+        num_mixed = len(plan.grants)
         if not plan.preemptions:
             self._prefill(view, plan, room)
-        if not self._params.mixed_chunk and not plan.grants:
-            self._decode(view, plan, decoding)
+        if len(plan.grants) == num_mixed:
+            if not self._params.mixed_chunk:
+                self._decode(view, plan, decoding)
             self._ratio.after_decode(plan)
         if view.running and not plan.grants:
             preempt(plan, view, view.running[-1], requeue=Requeue.BACK)  # prompts that block each other
@@ -115,7 +117,7 @@ class Sglang(Policy):
             if num_tokens <= 0 or not view.ledger.take(seq, num_tokens):
                 return
             grant(plan, Budget(), seq, num_tokens)
-            room.spend(num_tokens, _left(seq) if num_tokens == seq.num_pending else 0)
+            room.spend(num_tokens, _most(seq) if num_tokens == seq.num_pending else 0)
         num_seqs = view.num_running
         for seq in self._ordered(view) if room.is_open else ():
             num_seqs += seq.num_branches
@@ -125,9 +127,9 @@ class Sglang(Policy):
 
     def _admit(self, view: View, plan: StepPlan, room: PrefillRoom, seq: Sequence) -> bool:
         """Grant a new prompt, or the chunk of it that fits; False when the batch ends with or before it."""
-        ledger = view.ledger
+        ledger, output = view.ledger, _most(seq)
         extend, is_alone = ledger.num_pending(seq), not (plan.grants or view.running)
-        if not is_alone and not room.holds(extend, _left(seq)):
+        if not is_alone and not room.holds(extend, output):
             return False
         num_tokens = room.cut(extend)
         free = ledger.num_free
@@ -135,11 +137,11 @@ class Sglang(Policy):
             return False
         num_new = ledger.num_held(seq) - len(ledger.hit(seq).block_ids)
         room.pin((free - ledger.num_free - num_new) * ledger.block_size)  # its hit can no longer be evicted
-        if not is_alone and not room.holds(extend, _left(seq)):
+        if not is_alone and not room.holds(extend, output):
             ledger.give_back(seq)
             return False
         grant(plan, Budget(), seq, num_tokens)
-        room.spend(num_tokens, _left(seq) if num_tokens == extend else 0)
+        room.spend(num_tokens, output if num_tokens == extend else 0)
         return num_tokens == extend
 
     def _decode(self, view: View, plan: StepPlan, decoding: list[Sequence]) -> None:
@@ -171,6 +173,11 @@ class Sglang(Policy):
                 return waiting
         later = siblings(waiting, find, self._params.in_batch_threshold)
         return sorted(ordered, key=lambda seq: seq.id in later)
+
+
+def _most(seq: Sequence) -> int:
+    """Output that a prompt is admitted for, clipped, for all its choices: whole, also after a retraction."""
+    return min(seq.request.max_output, CLIP_OUTPUT) * seq.num_branches
 
 
 def _left(seq: Sequence) -> int:

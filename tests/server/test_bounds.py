@@ -2,11 +2,16 @@
 
 import json
 import re
+import resource
+import socket
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
+from headway.core import FinishReason
 from headway.server.bounded import MAX_HEAD_BYTES
+from headway.server.serve import allow_connections
 from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import live
 
@@ -84,3 +89,83 @@ async def test_a_whole_head_is_measured_too(client):
     """Where a server in front has parsed it already."""
     answer = await client.get("/version", headers={"x-a": "a" * MAX_HEAD_BYTES})
     assert (answer.status_code, answer.json()["error"]["code"]) == (431, "request_header_too_large")
+
+
+POST = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+BODY = b'{"prompt": "Hi"}'
+
+
+HALF_DONE = {
+    b"": b"",
+    b"POST /v1/comp": b"HTTP/1.1 408 Request Timeout",
+    POST + b"content-length: 100\r\n\r\n{": b"HTTP/1.1 408 Request Timeout",
+    POST + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n": b"HTTP/1.1 408 Request Timeout",
+    START + b"\r\nPO": b"HTTP/1.1 200 OK",
+    b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{": b"HTTP/1.1 404 Not Found",
+}
+"""Nothing, half a head, half a body, half of the chunks, half a second head, a body that nobody reads."""
+
+
+@pytest.mark.server
+def test_who_does_not_go_on_is_hung_up_on(monkeypatch):
+    """Each of them would hold a connection, and some of them megabytes, for as long as it likes."""
+    monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.3)
+    monkeypatch.setattr("headway.server.body.BODY_S", 0.3)
+    with live(FakeEngine()) as server, ExitStack() as open_ones:
+        connections = {begun: open_ones.enter_context(server.open_socket()) for begun in HALF_DONE}
+        for begun, connection in connections.items():
+            connection.sendall(begun)
+        said = {begun: until_closed(connection).partition(b"\r\n")[0] for begun, connection in connections.items()}
+    assert said == HALF_DONE
+
+
+@pytest.mark.server
+def test_a_long_answer_outlives_the_time_for_a_head(monkeypatch):
+    """What is sent ahead of time waits for the answer under way, however long that takes."""
+    monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.2)
+    engine = FakeEngine()
+    engine.permits = 0
+    with live(engine) as server, server.open_socket() as connection:
+        connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY + b"GET /ver")
+        connection.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        server.call(engine.allow, None)
+        connection.settimeout(10)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.server
+def test_who_reads_nothing_is_hung_up_on(monkeypatch):
+    """Whole answers too: those that are asked for and never read would be kept for ever."""
+    monkeypatch.setattr("headway.server.bounded.UNREAD_S", 0.1)
+    with live(FakeEngine()) as server, server.open_socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /ui HTTP/1.1\r\nhost: x\r\n\r\n" * 400)
+        server.until(lambda: server.num_connections == 1)
+        server.until(lambda: server.num_connections == 0)
+
+
+@pytest.mark.server
+def test_of_several_requests_sent_at_once_the_one_under_way_learns_of_the_end():
+    """A client that sends ahead and leaves: what runs is given up, and the rest is never begun."""
+    engine = FakeEngine()
+    engine.permits = 0
+    with live(engine) as server:
+        with server.open_socket() as connection:
+            connection.sendall((POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY) * 3)
+            server.until(lambda: engine.streams)
+        server.until(lambda: not engine.streams)
+    assert [reason for _, reason in engine.ended] == [FinishReason.ABORT]
+
+
+def test_as_many_connections_as_the_system_allows():
+    """The usual soft limit of open files is below what the hard one allows."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+        allow_connections()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

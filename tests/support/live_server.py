@@ -69,6 +69,10 @@ class LiveServer:
 
         asyncio.run_coroutine_threadsafe(asyncio.wait_for(look(), timeout_s), self.loop).result(timeout_s + 5)
 
+    @property
+    def num_connections(self):
+        return len(self._web.server_state.connections)
+
     def open_socket(self):
         """A plain connection to write HTTP by hand."""
         return socket.create_connection((self.host, self.port), timeout=10)

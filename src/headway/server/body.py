@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -11,8 +13,11 @@ from starlette.requests import Request
 
 from headway.core import Cause
 from headway.errors import InvalidRequest, Overloaded
-from headway.server.faults import BodyTooLarge, WrongMediaType
+from headway.server.faults import BodyTooLarge, TooSlow, WrongMediaType
 from headway.server.patience import within_header
+
+BODY_S = 120.0
+"""How long a client may take to send a body."""
 
 _HALF_PAIR = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -22,13 +27,14 @@ _HALF_PAIR = re.compile(
 async def read_json(request: Request, limit: int) -> dict[str, Any]:
     """The body as a JSON object. Raises `InvalidRequest` for anything else, `Overloaded` where the server leaves first.
 
-    At most `limit` bytes are kept in memory; a body that declares more is refused before a byte of it is read.
-    NaN, infinities, numbers beyond a double, invalid UTF-8 and lone surrogates are no JSON.
+    It must have come within `BODY_S`: half a request is not kept for ever. At most `limit` bytes are kept in memory; a
+    body that declares more is refused before a byte of it is read. NaN, infinities, numbers beyond a double, invalid
+    UTF-8 and lone surrogates are no JSON.
     """
     _check_headers(request, limit)
     body = bytearray()
     try:
-        async with within_header(request.scope):
+        async with within_header(request.scope), _in_time():
             async for piece in request.stream():
                 body += piece
                 if len(body) > limit:
@@ -48,6 +54,15 @@ async def read_json(request: Request, limit: int) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidRequest("the body must be a JSON object")
     return document
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(BODY_S):
+            yield
+    except TimeoutError:
+        raise TooSlow(f"the body has not come within {BODY_S:g} s") from None
 
 
 def _why(error: msgspec.DecodeError, body: bytearray) -> str:

@@ -45,6 +45,10 @@ class HeadTooLarge(InvalidRequest):
     """The request's line and headers exceed the server's limit."""
 
 
+class TooSlow(InvalidRequest):
+    """The client took too long to send its request."""
+
+
 class WrongMediaType(InvalidRequest):
     """The body is not declared as plain JSON."""
 
@@ -152,6 +156,7 @@ _MISTAKES: dict[type[InvalidRequest], tuple[int, str | None, dict[str, str]]] = 
     # The rest of the body is not wanted: with the connection open it would have to be read.
     BodyTooLarge: (413, "request_too_large", {"Connection": "close"}),
     HeadTooLarge: (431, "request_header_too_large", {"Connection": "close"}),
+    TooSlow: (408, "request_timeout", {"Connection": "close"}),
     WrongMediaType: (415, "unsupported_media_type", {}),
     Unsupported: (400, "unsupported_parameter", {}),
     InvalidRequest: (400, None, {}),

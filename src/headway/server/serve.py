@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -22,6 +23,7 @@ from headway.server.routes_tenants import reload_tenants
 
 _LAST_WORDS_S = 5  # for answers to be written once the engine has ended every request
 _IDLE_CONNECTION_S = 75
+_MOST_FILES = 65_536
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -58,6 +60,7 @@ def serve(
     calls `quit_now` at once. `on_ready` is told the URL. `listener` comes from `bind`; without it, this binds. The
     engine is started here and closed at the end. SIGHUP reads the tenants file again.
     """
+    allow_connections()
     sock = listener or bind(config)
     accounts = Accounts.open(config, (config.served_model_names or (engine.model_name,))[0])
     app = create_app(engine, config, accounts)
@@ -66,6 +69,18 @@ def serve(
         if accounts.house.path is not None:
             runner.get_loop().add_signal_handler(signal.SIGHUP, reload_tenants, accounts.house)
         runner.run(_run(Leave(engine, config, app), web, sock, on_ready, quit_now))
+
+
+def allow_connections() -> None:
+    """As many open files as this process may have, within reason: each connection is one, 1,024 is the usual limit.
+
+    Beyond the limit clients would be cut off without a word in the log.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(ValueError, OSError):  # a system with a limit of its own below that: it stays as it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class Leave:

@@ -22,10 +22,12 @@ class Place(Enum):
 class Sequence:
     """Counters and tokens of one choice. There is no phase: prefill and decode are derived.
 
-    `token_ids` is prompt + output. `num_computed` counts the tokens whose KV is stored. `num_in_flight` is
-    what a launched batch is computing for it now, 0 when none is. `num_branches` > 1 on the first choice of a
-    request with n > 1 until its prompt is computed: then the others are forked from it. `rank` is the request's
-    place in order of arrival, the same for all its choices; preemption does not change it.
+    `token_ids` is prompt + output. `num_computed` counts the tokens whose KV is stored; up to `num_prefill` of
+    them are a prefill, be its last chunk as short as a decode: the prompt, after a preemption by recompute all
+    that was known then. `num_in_flight` is what a launched batch is computing for it now, 0 when none is.
+    `num_branches` > 1 on the first choice of a request with n > 1 until its prompt is computed: then the others
+    are forked from it. `rank` is the request's place in order of arrival, the same for all its choices;
+    preemption does not change it.
     """
 
     request: Request
@@ -34,6 +36,7 @@ class Sequence:
     rank: int = 0
     token_ids: list[int] = field(default_factory=list)
     num_computed: int = 0
+    num_prefill: int = 0
     num_cached: int = 0
     num_in_flight: int = 0
     num_branches: int = 1
@@ -47,6 +50,7 @@ class Sequence:
             self.id = self.request.id if self.choice == 0 else f"{self.request.id}/{self.choice}"
         if not self.token_ids:
             self.token_ids = list(self.request.prompt_ids)
+        self.num_prefill = self.num_prefill or self.num_prompt
 
     @property
     def num_tokens(self) -> int:
@@ -65,13 +69,13 @@ class Sequence:
 
     @property
     def num_pending(self) -> int:
-        """Known tokens without KV: 1 while decoding, more while prefilling or recomputing."""
+        """Known tokens without KV: 1 while decoding, any number while prefilling or recomputing."""
         return len(self.token_ids) - self.num_computed
 
     @property
     def is_decoding(self) -> bool:
-        """Whether its next token needs just one more KV entry and output has begun."""
-        return len(self.token_ids) - self.num_computed == 1 and self.num_output > 0
+        """Whether its prefill is over, also that of a recomputed one, and each token needs just one more KV entry."""
+        return self.num_computed >= self.num_prefill and self.num_output > 0
 
     @property
     def max_total(self) -> int:

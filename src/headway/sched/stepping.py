@@ -86,12 +86,12 @@ class Stepper:
         match entry.method:
             case PreemptMethod.RECOMPUTE:
                 self._kv.release(seq.id)
-                seq.num_computed = 0
+                _lose(seq, 0)
                 self._wait_again(seq, entry.requeue)
                 record.preempted.append(seq.id)
             case PreemptMethod.PARTIAL:
                 self._kv.trim(seq.id, entry.keep_tokens)
-                seq.num_computed = min(seq.num_computed, entry.keep_tokens)
+                _lose(seq, entry.keep_tokens)
                 self._wait_again(seq, entry.requeue)
                 record.preempted.append(seq.id)
             case PreemptMethod.SWAP:
@@ -155,6 +155,12 @@ class Stepper:
             draw = Draw(seq.id, request.params, seed, seq.choice, seq.token_ids, request.num_prompt, request.eos_ids)
             made = self._draws[seq.id] = (draw,)
         return made
+
+
+def _lose(seq: Sequence, keep_tokens: int) -> None:
+    """All but the first tokens are to be computed again; until they are, it does not decode."""
+    seq.num_computed = min(seq.num_computed, keep_tokens)
+    seq.num_prefill = seq.num_tokens
 
 
 def _by_request(seqs: Iterable[Sequence]) -> Iterable[list[str]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headway.core import Event, Grant, Place, Sequence, StepPlan
+from headway.core import Grant, Place, Sequence, StepPlan
 from headway.sched.fill import preempt
 from headway.sched.params import at_least, param
-from headway.sched.parts.prefilling import Prefilling
 from headway.sched.parts.promises import possible, too_long, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -41,7 +40,6 @@ class Lmdeploy(Policy):
 
     def __init__(self, params: LmdeployParams) -> None:
         self._params = params
-        self._prefilling = Prefilling()
 
     def limits(self) -> PlanLimits:
         """Slots, and the prefill budget beside a decode in each other slot."""
@@ -58,7 +56,7 @@ class Lmdeploy(Policy):
         while at < last:
             seq = slots[at]
             at += 1
-            is_prompt = seq.place is Place.WAITING or seq in self._prefilling
+            is_prompt = not seq.is_decoding
             size = min(view.ledger.num_pending(seq), left) if is_prompt else 1
             if size <= 0:
                 continue
@@ -76,10 +74,6 @@ class Lmdeploy(Policy):
         if slots and not plan.grants and slots[0].place is Place.RUNNING:
             preempt(plan, view, slots[0])  # all memory is too little for it: as it waits, it is refused
         return plan
-
-    def on_event(self, event: Event) -> None:
-        """Learn who prefills."""
-        self._prefilling.hear(event)
 
     def _slots(self, view: View, plan: StepPlan) -> Iterator[Sequence]:
         """Who holds a slot: those that run, those that were preempted, and new ones in order while slots are left."""

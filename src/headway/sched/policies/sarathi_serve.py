@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, takewhile
 
-from headway.core import Event, Sequence, StepPlan
+from headway.core import Sequence, StepPlan
 from headway.errors import BadSetting
 from headway.sched.fill import Budget, admit, grant, preempt
 from headway.sched.params import at_least, between, param
 from headway.sched.parts.gangs import keep_oldest
-from headway.sched.parts.prefilling import Prefilling
 from headway.sched.parts.promises import possible, too_long, too_many
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -72,7 +71,6 @@ class SarathiServe(Policy):
 
     def __init__(self, params: SarathiServeParams) -> None:
         self._params = params
-        self._prefilling = Prefilling()
         self._schedule = _chunk_schedule(params)
 
     def limits(self) -> PlanLimits:
@@ -92,10 +90,6 @@ class SarathiServe(Policy):
             self._admit(view, plan, budget)
         return plan
 
-    def on_event(self, event: Event) -> None:
-        """Learn who prefills."""
-        self._prefilling.hear(event)
-
     def _decode(self, view: View, plan: StepPlan, budget: Budget) -> list[Sequence]:
         """Grant every decode; whoever lacks memory takes it from the youngest. Returns the prompts met on the way."""
         prompts: list[Sequence] = []
@@ -103,7 +97,7 @@ class SarathiServe(Policy):
 
         def append(gang: list[Sequence]) -> bool:
             (seq,) = gang
-            if seq in self._prefilling:
+            if not seq.is_decoding:
                 prompts.append(seq)
                 return True
             if view.ledger.num_free < num_spare or not view.ledger.take(seq, 1):

@@ -119,10 +119,7 @@ class Vllm(Policy):
         return plan
 
     def _let_in(self, view: View, plan: StepPlan, queue: Iterable[Sequence]) -> Iterator[Sequence]:
-        """The queue without what can never run, as far as the caps on prompts under way allow.
-
-        The last token of a prompt that is computed again passes for a decode: sizes alone tell no difference.
-        """
+        """The queue without what can never run, as far as the caps on prompts under way allow."""
         params = self._params
         queue = possible(plan, queue, lambda seq: self._obstacle(view, seq))
         if not params.max_num_partial_prefills and not params.max_long_partial_prefills:

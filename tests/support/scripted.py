@@ -58,7 +58,7 @@ class ScriptedTarget:
         return {"kind": "scripted"}
 
     async def counters(self):
-        return {}
+        return {"num_calls": float(len(self.calls))}
 
     def steps(self, start_s):
         return []

@@ -71,7 +71,8 @@ class Runner:
         )
         await self._run_all(client, itertools.chain([first] if first else [], items), start_s)
         duration_s = self._clock.now() - start_s
-        after = {} if self._stopped_by else await self._target.counters()
+        is_gone = self._stopped_by not in ("", INTERRUPTED)
+        after = {} if is_gone else await self._target.counters()
         by_sending = [record for _, record in sorted(self._records.items())]
         return RunRecord(
             requests=sorted(by_sending, key=lambda record: record.intended_s),

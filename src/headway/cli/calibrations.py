@@ -45,10 +45,9 @@ def check_same(calibration: Calibration, built: Engine) -> None:
     compute = built.compute
     own = {"model": built.name, "kernels": compute.kernels, "weights": compute.weights, "threads": compute.threads}
     for name, value in own.items():
-        if calibration.about.get(name) != value:
-            raise BadSetting(
-                f"the calibration is of {name} {calibration.about.get(name)}, this engine has {value}; calibrate it"
-            )
+        known = calibration.about.get(name)
+        if known != value:
+            raise BadSetting(f"{calibration.origin} is of {name} {known}, this engine has {value}; calibrate it")
 
 
 def prompts_of(workload: Workload, engine: Engine) -> CallMaker:

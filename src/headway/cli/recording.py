@@ -11,6 +11,7 @@ from headway.errors import BadSetting
 if TYPE_CHECKING:
     from headway.engine import AsyncLLM
     from headway.obs import Recorder
+    from headway.obs.rotating import RotatingFile
 
 
 class Recording:
@@ -24,10 +25,11 @@ class Recording:
         self._traces_endpoint = traces_endpoint
         self._requests, self._steps, self._max_bytes = requests, steps, max_mb << 20
         self._recorder: Recorder | None = None
+        self._decisions: RotatingFile | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> None:
-        """Open the file of requests, and look whether traces can be sent."""
+        """Open the files, and look whether traces can be sent."""
         if self._traces_endpoint is not None:
             _require_otel()
         if self._requests is not None:
@@ -35,6 +37,11 @@ class Recording:
 
             self._recorder = Recorder(self._requests, max_bytes=self._max_bytes)
             self._open.callback(self._recorder.close)
+        if self._steps is not None:
+            from headway.obs.rotating import RotatingFile
+
+            self._decisions = RotatingFile(self._steps, self._max_bytes)
+            self._open.callback(self._decisions.close)
 
     def __exit__(self, *_: object) -> None:
         """Write what is left."""
@@ -45,13 +52,13 @@ class Recording:
         if self._recorder is not None:
             llm.add_listener(self._recorder.on_events)
             llm.control.admission.on_refusal = self._recorder.on_refusal
-        if self._steps is not None:
+        if self._decisions is not None:
             from headway.engine import scheduling_facts
             from headway.obs.decision_log import DecisionLog
 
             engine = llm.engine
             log = DecisionLog(
-                self._steps,
+                self._decisions,
                 scheduling_facts(engine),
                 block_size=engine.limits.block_size,
                 max_bytes=self._max_bytes,

@@ -152,7 +152,7 @@ def _host_blocks(calibration: Calibration, given: dict[str, Any]) -> int | None:
     if given["host_memory"] is None:
         return None
     if not (token_bytes := calibration.engine.get("token_bytes")):
-        raise BadSetting("the calibration does not say how large a KV block is; run `headway calibrate` again")
+        raise BadSetting(f"{calibration.origin} does not say how large a KV block is; run `headway calibrate` again")
     return int(given["host_memory"] // (token_bytes * given["block_size"]))
 
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from headway.bench import Call, EngineTarget, Progress, Runner, RunPlan
 from headway.engine import Engine, scheduling_facts
 from headway.obs.decision_log import DecisionLog
+from headway.obs.rotating import RotatingFile
 from headway.report import RunRecord
 from headway.sim.calibration import Observation, StepListener
 from headway.sim.replay import Replay, replay
@@ -52,7 +53,8 @@ async def run_live(engine: Engine, workload: Workload, on_progress: Callable[[Pr
     """
     with TemporaryDirectory() as folder:
         path = Path(folder, "steps.jsonl")
-        log = DecisionLog(path, scheduling_facts(engine), block_size=engine.limits.block_size, max_bytes=_MOST_LOG)
+        file = RotatingFile(path, _MOST_LOG)
+        log = DecisionLog(file, scheduling_facts(engine), block_size=engine.limits.block_size, max_bytes=_MOST_LOG)
         listener = StepListener()
         engine.core.listen(log.on_events)
         engine.core.listen(listener.on_events)

@@ -65,10 +65,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """What PREFIX_requests.csv, PREFIX_timeseries.csv (may be absent) and PREFIX_meta.json hold."""
+    """What PREFIX_requests.csv, PREFIX_timeseries.csv (may be absent) and PREFIX_meta.json (`meta_file`) hold."""
 
     requests: tuple[MeasuredRequest, ...]
     ticks: tuple[Tick, ...]
+    meta_file: Path
     model: str
     engine: Mapping[str, object]
     kv_cache: Mapping[str, object]
@@ -77,11 +78,19 @@ class MeasuredRun:
 
     def setting(self, name: str, default: int) -> int:
         """A whole number of the engine's settings. Raises `BadSetting` when it is something else."""
-        return _whole(self.engine, name, default)
+        return self._whole(self.engine, name, default)
 
     def memory(self, name: str, default: int) -> int:
         """A whole number of what the engine reported about its KV cache."""
-        return _whole(self.kv_cache, name, default)
+        return self._whole(self.kv_cache, name, default)
+
+    def _whole(self, table: Mapping[str, object], name: str, default: int) -> int:
+        value = table.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise BadSetting(f"{self.meta_file}: {name} is {value!r}; it must be a whole number of at least 1")
+        return value
 
 
 def read_run(prefix: str) -> MeasuredRun:
@@ -94,11 +103,13 @@ def read_run(prefix: str) -> MeasuredRun:
         MeasuredRequest(name, int(prompt), int(output), float(came) - origin, float(first), float(last))
         for name, prompt, output, came, first, last in rows
     ]
-    meta = _meta(Path(f"{prefix}_meta.json"))
+    meta_file = Path(f"{prefix}_meta.json")
+    meta = _meta(meta_file)
     engine = _table(meta, "engine_kwargs")
     return MeasuredRun(
         requests=tuple(sorted(requests, key=lambda request: request.arrival_s)),
         ticks=_ticks(Path(f"{prefix}_timeseries.csv")),
+        meta_file=meta_file,
         model=str(meta.get("model") or engine.get("model") or ""),
         engine=engine,
         kv_cache=_table(meta, "kv_cache"),
@@ -138,12 +149,3 @@ def _meta(path: Path) -> Mapping[str, object]:
 def _table(meta: Mapping[str, object], name: str) -> Mapping[str, object]:
     content = meta.get(name)
     return cast("Mapping[str, object]", content) if isinstance(content, dict) else {}
-
-
-def _whole(table: Mapping[str, object], name: str, default: int) -> int:
-    value = table.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadSetting(f"the run's {name} is {value!r}; it must be a whole number of at least 1")
-    return value

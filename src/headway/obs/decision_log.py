@@ -11,7 +11,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import count
-from pathlib import Path
 
 from headway.core import (
     Arrived,
@@ -38,18 +37,24 @@ class DecisionLog:
     """Writes the core's events to a file; a listener. `engine` says how to build the same scheduler.
 
     Ends at `max_bytes`, since what comes later cannot be replayed without what came before. A disk that is full or
-    slow costs lines, never time of the engine. Raises `BadSetting` when the file cannot be opened.
+    slow costs lines, never time of the engine. `file` is closed with the log.
     """
 
     def __init__(
-        self, path: Path, engine: Mapping[str, object], *, block_size: int, max_bytes: int, retry_s: float = RETRY_S
+        self,
+        file: RotatingFile,
+        engine: Mapping[str, object],
+        *,
+        block_size: int,
+        max_bytes: int,
+        retry_s: float = RETRY_S,
     ) -> None:
         self._key = secrets.token_bytes(32)
         self._block_size = block_size
         self._numbers = count()
         self._room = max_bytes
         self._num_output: Counter[str] = Counter()
-        self._writer: LineWriter[_Entry] = LineWriter(RotatingFile(path, max_bytes), self._line, retry_s=retry_s)
+        self._writer: LineWriter[_Entry] = LineWriter(file, self._line, retry_s=retry_s)
         self._put("engine", {"version": VERSION, **engine})
 
     def on_events(self, events: Iterable[Event]) -> None:

@@ -78,7 +78,8 @@ class Calibration:
     """A fit with what it was made on.
 
     `about` names machine, model and executor; `engine` holds the sizes that a simulation of this engine needs
-    (num_blocks, block_size, max_model_len). The errors are relative, the median and the P95 of all steps.
+    (num_blocks, block_size, max_model_len). The errors are relative, the median and the P95 of all steps. `origin` is
+    how messages name it.
     """
 
     model: Fitted
@@ -87,6 +88,7 @@ class Calibration:
     p95_error: float
     about: Mapping[str, object] = field(default_factory=dict)
     engine: Mapping[str, int] = field(default_factory=dict)
+    origin: str = field(default="the calibration", compare=False)
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
@@ -142,6 +144,7 @@ def read_calibration(path: Path) -> Calibration:
         median_error=_number(fit, "median_relative_error", path),
         p95_error=_number(fit, "p95_relative_error", path),
         about=_table(document, "about", path),
+        origin=str(path),
         engine={
             name: int(_number({name: value}, name, path)) for name, value in _table(document, "engine", path).items()
         },

@@ -106,7 +106,7 @@ def calibrated_plant(
     """The engine that was calibrated, as a replica; what is given goes before its own sizes. Raises `BadSetting`."""
     own = calibration.engine
     if missing := [name for name in ("num_blocks", "block_size", "max_model_len") if name not in own]:
-        raise BadSetting(f"the calibration does not say {missing[0]} of its engine; run `headway calibrate` again")
+        raise BadSetting(f"{calibration.origin} does not say {missing[0]} of its engine; run `headway calibrate` again")
     size = block_size or own["block_size"]
     return Plant(
         cost=calibration.model,

@@ -135,6 +135,7 @@ def test_interruption_keeps_what_was_measured():
     assert len(record.requests) == 6
     assert [request.outcome for request in record.requests] == [Outcome.OK] * 5 + [Outcome.CANCELLED]
     assert (record.requests[5].num_output, record.requests[5].reason) == (4, INTERRUPTED)
+    assert record.server == {"num_calls": 6.0}
     assert target.in_flight == 0
 
 
@@ -170,6 +171,7 @@ def test_a_server_that_is_gone_ends_the_run():
     record, _ = run([item(k, at_s=float(k)) for k in range(50)], script)
     assert not record.is_complete
     assert len(record.requests) == 13
+    assert not record.server
     assert "nobody there" in record.notes[0]
 
 

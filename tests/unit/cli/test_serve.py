@@ -96,3 +96,11 @@ def test_two_recordings_need_two_files(headway, tmp_path):
     status, _, err = headway("serve", "no-such-model", "--record", path, "--record-steps", path)
     assert (status, path.exists()) == (2, False)
     assert "give each a file of its own" in err
+
+
+def test_decisions_that_cannot_be_written_are_told_before_a_model_is_loaded(headway, tmp_path):
+    """A wrong path is found out at once, as that of `--record` is, and not after a model was read."""
+    path = tmp_path / "nowhere" / "steps.jsonl"
+    status, _, err = headway("serve", "no-such-model", "--port", "0", "--record-steps", path)
+    assert status == 2
+    assert f"cannot record to {path}" in err

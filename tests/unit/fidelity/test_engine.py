@@ -68,7 +68,7 @@ def test_step_times_that_are_wrong_are_found(engine):
 
 
 def steps_of(machine, model, window):
-    """A second of steps of one, of six and of 70 tokens, as a machine takes that reads and computes at its own pace."""
+    """Two seconds of steps of one, six and 70 tokens, as a machine takes that reads and computes at its own pace."""
     loads = [
         Load(num_tokens=1, num_decodes=1, num_drawn=1, decode_context=500),
         Load(num_tokens=6, num_decodes=6, num_drawn=6, decode_context=900),
@@ -76,8 +76,8 @@ def steps_of(machine, model, window):
     ]
     own = model.at_pace(*machine)
     return [
-        Observation(load, own.executor_s(load), begin_s=100.0 + WINDOW_S * window + 0.1 * k)
-        for k, load in enumerate(loads * 5)
+        Observation(load, own.executor_s(load), begin_s=100.0 + WINDOW_S * window + 0.04 * k)
+        for k, load in enumerate(loads * 15)
     ]
 
 
@@ -154,4 +154,4 @@ def test_a_calibration_of_another_engine_is_refused(tmp_path, capsys):
     write_calibration(calibration(2e-3), kept)
     flags = ("--executor", "reference", "--num-blocks", "64", "--max-model-len", "128")
     assert main(["fidelity", "engine", "--model", str(path), "--calibration", str(kept), *flags]) == 2
-    assert "the calibration is of model None, this engine has tiny" in capsys.readouterr().err
+    assert f"{kept} is of model None, this engine has tiny" in capsys.readouterr().err

@@ -57,6 +57,16 @@ def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_
     assert check.settings["num_blocks"] == pytest.approx(had, rel=1e-3)
 
 
+def test_a_meta_file_that_says_nonsense_is_named(tmp_path):
+    """File, field and value: a folder holds many runs."""
+    (tmp_path / "run_meta.json").write_text(json.dumps({"model": "x", "engine_kwargs": {"max_num_seqs": "many"}}))
+    (tmp_path / "run_requests.csv").write_text(
+        "request,prompt_tokens,output_tokens,workload_arrival_s,first_token_s,last_token_s\na,100,5,3.0,0.1,0.3\n"
+    )
+    with pytest.raises(BadSetting, match=r"run_meta\.json: max_num_seqs is 'many'"):
+        read_run(str(tmp_path / "run")).setting("max_num_seqs", 256)
+
+
 def test_shared_blocks_come_from_memory_alone():
     """The largest saving at equal queues before the first preemption; without equal queues none."""
     steps = [

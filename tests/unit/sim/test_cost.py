@@ -239,7 +239,7 @@ def test_a_calibrated_engine_brings_its_sizes():
     other = calibrated_plant(calibration, block_size=16, context=99)
     assert (other.num_blocks, other.block_size, other.context) == (50, 16, 99)
     assert plant.cost.predict(Load(num_swapped=3)) == pytest.approx(3e-5)
-    with pytest.raises(BadSetting, match="does not say num_blocks"):
+    with pytest.raises(BadSetting, match="calibration does not say num_blocks"):
         calibrated_plant(replace(calibration, engine={}))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from headway.errors import BadSetting
 from headway.obs.decision_log import DecisionLog
+from headway.obs.rotating import RotatingFile
 from headway.sim import Overheads, Parallel, Plan, Plant, Pool, Roofline, hardware_card, model_card, simulate
 from headway.sim.replay import replay
 from headway.workload import WorkItem
@@ -53,7 +54,7 @@ def record(path, policy, max_bytes=1 << 20):
             "num_host_blocks": None,
             "prefix_cache": "hashed",
         }
-        logs.append(DecisionLog(path, engine, block_size=16, max_bytes=max_bytes))
+        logs.append(DecisionLog(RotatingFile(path, max_bytes), engine, block_size=16, max_bytes=max_bytes))
         return logs[-1].on_events
 
     simulate(items(), Pool(plant=plant, plan=Plan(policy=policy), observers=[observe]))

@@ -13,7 +13,7 @@ from headway.core import (
     StepRecord,
     TokenEmitted,
 )
-from headway.sched.parts import VirtualCounters
+from headway.sched.parts import ReceivedCounters, VirtualCounters
 
 
 @pytest.mark.parametrize(("cost", "charged"), [(0.0, 0.0), (1.0, 7.0)])
@@ -38,22 +38,23 @@ def test_what_is_computed_again_is_charged_when_it_comes_back(cost, charged):
     assert hear(Finished(request, FinishReason.STOP, 2, 0, 6.0)) == after
 
 
-def test_who_comes_back_is_lifted_to_what_the_others_have_got():
-    """Of a prompt of 100 that was begun 30 tokens are computed: the newcomer stands at 30, and at 100 in the end."""
+@pytest.mark.parametrize(("make", "floor"), [(ReceivedCounters, 30.0), (VirtualCounters, 100.0)])
+def test_who_comes_back_is_lifted_to_what_the_others_have_got_or_were_charged(make, floor):
+    """Of a prompt of 100 that was begun 30 tokens are computed. VTC lifts a newcomer to the counter (§15)."""
 
     def asked(name, tenant):
         return Arrived(Request(id=name, prompt_ids=(1,) * 100, max_output=1, tenant=tenant), 0.0)
 
-    counters = VirtualCounters()
+    counters = make()
     for event in (asked("x", "big"), asked("y", "big"), Admitted("x", "x", 0, is_first=True, at_s=0.0)):
         counters.on_event(event)
     counters.on_event(StepRecord(0, 0.0, grants={"x": 30}, end_s=1.0))
     counters.on_event(asked("a", "early"))
     counters.on_event(StepRecord(1, 1.0, grants={"x": 70}, end_s=2.0))
     counters.on_event(asked("b", "late"))
-    assert [counters.of(tenant) for tenant in ("big", "early", "late")] == [100.0, 30.0, 30.0]
+    assert [counters.of(tenant) for tenant in ("big", "early", "late")] == [100.0, floor, floor]
     counters.on_event(
         Finished(Request(id="a", prompt_ids=(1,), max_output=1, tenant="early"), FinishReason.ABORT, 0, 0, 2)
     )
     counters.on_event(asked("c", "later"))
-    assert counters.of("later") == 30.0
+    assert counters.of("later") == floor

@@ -6,7 +6,7 @@ Start reading at `promises` for policies that reserve, at `prompts` for those th
 
 from headway.sched.parts.admission import PeakGate
 from headway.sched.parts.controller import BudgetController
-from headway.sched.parts.fairness import VirtualCounters
+from headway.sched.parts.fairness import ReceivedCounters, VirtualCounters
 from headway.sched.parts.lengths import OutputLengths
 from headway.sched.parts.meter import StepMeter, add_load
 from headway.sched.parts.prompts import PromptPass, PromptRules, resume_swapped
@@ -25,6 +25,7 @@ __all__ = [
     "PromptRules",
     "PutOff",
     "Rank",
+    "ReceivedCounters",
     "StepLoad",
     "StepMeter",
     "VirtualCounters",

@@ -31,7 +31,7 @@ class _Owed:
 class VirtualCounters:
     """Service per tenant in weighted tokens. A tenant that comes back from idleness is lifted: idling earns nothing.
 
-    It is lifted to what the others have really got: of a prompt, which is charged whole, the part that is computed.
+    It is lifted to the least counter of those who are queued, or to that of who left the queue last.
     Feed it every event (`on_event`). It charges a prompt at admission, what was found in the cache apart, and
     each token when it is emitted, each divided by the request's weight; with a `recompute_cost`, what a sequence that
     lost its memory computes again is charged when it comes back. With `charge` a policy books corrections of its own.
@@ -119,8 +119,10 @@ class VirtualCounters:
         if self._queued.get(tenant):
             return
         others = [other for other in self.backlogged if other != tenant] or [self._left_last]
-        floor = min(map(self.received, others))
-        self._served[tenant] = max(self.of(tenant), floor)
+        self._served[tenant] = max(self.of(tenant), min(map(self._floor, others)))
+
+    def _floor(self, tenant: str) -> float:
+        return self.of(tenant)
 
     def _pay(self, grants: Mapping[str, int]) -> None:
         for seq_id in [seq_id for seq_id in self._owed if seq_id in grants]:
@@ -135,3 +137,14 @@ class VirtualCounters:
             waiting.discard(request.id)
             if not waiting:
                 self._left_last = request.tenant
+
+
+class ReceivedCounters(VirtualCounters):
+    """Virtual counters that lift to what the others have really got.
+
+    Of a prompt, which is charged whole, the part that is computed counts: a small tenant that comes while a long
+    prompt is under way does not stand behind what nobody has received yet.
+    """
+
+    def _floor(self, tenant: str) -> float:
+        return self.received(tenant)

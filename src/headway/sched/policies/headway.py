@@ -16,9 +16,9 @@ from headway.sched.parts import (
     PromptRules,
     PutOff,
     Rank,
+    ReceivedCounters,
     StepLoad,
     StepMeter,
-    VirtualCounters,
     add_load,
     ranking,
     relieve,
@@ -77,7 +77,7 @@ class Headway(Policy):
         self._params = params
         self._controller = BudgetController(params.itl_target_ms / 1000.0 or None, params.max_num_batched_tokens)
         self.meter = StepMeter(self._controller)
-        self.counters, self.honours_weight = VirtualCounters(recompute_cost=1.0) if params.fair else None, params.fair
+        self.counters, self.honours_weight = ReceivedCounters(recompute_cost=1.0) if params.fair else None, params.fair
         self.lengths = OutputLengths()
         self.put_off = PutOff(params.put_off_share, params.age_s)
 

@@ -13,6 +13,16 @@ CLIP_OUTPUT = 4096
 RETRACT_STEPS = 20
 
 
+def most_output(seq: Sequence) -> int:
+    """Output that a prompt is admitted for, clipped, for all its choices: whole, also after a retraction."""
+    return min(seq.request.max_output, CLIP_OUTPUT) * seq.num_branches
+
+
+def output_left(seq: Sequence) -> int:
+    """Output that a sequence may still make, clipped, for all its choices."""
+    return min(seq.request.max_output - seq.num_output, CLIP_OUTPUT) * seq.num_branches
+
+
 def retraction_order(running: Iterable[Sequence]) -> list[Sequence]:
     """Who gives way first stands last: the fewest outputs, then the longest prompt, then the youngest."""
     return sorted(running, key=lambda seq: (-seq.num_output, seq.num_prompt))

@@ -10,7 +10,7 @@ from headway.core import Requeue, Sequence, StepPlan
 from headway.errors import BadSetting
 from headway.sched.fill import Budget, grant, preempt
 from headway.sched.params import at_least, between, param
-from headway.sched.parts.newtokens import CLIP_OUTPUT, NewTokenRatio, PrefillRoom, retraction_order
+from headway.sched.parts.newtokens import NewTokenRatio, PrefillRoom, most_output, output_left, retraction_order
 from headway.sched.parts.prefix_order import heaviest_branch_first, longest_prefix_first, siblings
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -90,7 +90,7 @@ class Sglang(Policy):
         size, page = self._params.chunked_prefill_size, view.ledger.block_size
         room = PrefillRoom(
             num_free_tokens=float(view.ledger.num_free * page),
-            owed=sum(_left(seq) for seq in decoding) * self._ratio.value,
+            owed=sum(output_left(seq) for seq in decoding) * self._ratio.value,
             input_tokens=self._params.max_prefill_tokens,
             chunk_tokens=size or None,
             page=page,
@@ -117,7 +117,7 @@ class Sglang(Policy):
             if num_tokens <= 0 or not view.ledger.take(seq, num_tokens):
                 return
             grant(plan, Budget(), seq, num_tokens)
-            room.spend(num_tokens, _most(seq) if num_tokens == seq.num_pending else 0)
+            room.spend(num_tokens, most_output(seq) if num_tokens == seq.num_pending else 0)
         num_seqs = view.num_running
         for seq in self._ordered(view) if room.is_open else ():
             num_seqs += seq.num_branches
@@ -127,7 +127,7 @@ class Sglang(Policy):
 
     def _admit(self, view: View, plan: StepPlan, room: PrefillRoom, seq: Sequence) -> bool:
         """Grant a new prompt, or the chunk of it that fits; False when the batch ends with or before it."""
-        ledger, output = view.ledger, _most(seq)
+        ledger, output = view.ledger, most_output(seq)
         extend, is_alone = ledger.num_pending(seq), not (plan.grants or view.running)
         if not is_alone and not room.holds(extend, output):
             return False
@@ -173,13 +173,3 @@ class Sglang(Policy):
                 return waiting
         later = siblings(waiting, find, self._params.in_batch_threshold)
         return sorted(ordered, key=lambda seq: seq.id in later)
-
-
-def _most(seq: Sequence) -> int:
-    """Output that a prompt is admitted for, clipped, for all its choices: whole, also after a retraction."""
-    return min(seq.request.max_output, CLIP_OUTPUT) * seq.num_branches
-
-
-def _left(seq: Sequence) -> int:
-    """Output that a sequence may still make, clipped, for all its choices."""
-    return min(seq.request.max_output - seq.num_output, CLIP_OUTPUT) * seq.num_branches

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from headway.errors import BadSetting
 from headway.tune.guards import Guards
-from headway.tune.lab import Lab, Sample, ranked
+from headway.tune.lab import Lab, Sample, ranked, unlike_first
 from headway.tune.outcome import REAL, Outcome, Stage
 from headway.tune.setting import Setting, known_knobs
 from headway.tune.slo import USAGE
@@ -58,7 +58,7 @@ def tune(
     kv_limit = lab.slo.limits.get(USAGE, 1.0) if "kv_cache_utilization_limit" in knobs else 1.0
     search = _Search(lab, traffic, on_progress, Setting(policy=policy, kv_limit=max(_LEAST_KV, kv_limit)), effort)
     try:
-        finals = search.run(knobs)
+        finals = unlike_first(search.run(knobs))
     except KeyboardInterrupt:
         if not lab.samples:
             raise

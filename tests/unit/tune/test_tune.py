@@ -29,7 +29,7 @@ from headway.tune import (
     tuning_page,
 )
 from headway.tune.guards import Guards
-from headway.tune.lab import judge, ranked
+from headway.tune.lab import judge, ranked, unlike_first
 from headway.tune.verify import LiveRuns
 from headway.workload import parse_workload
 from tests.support.tiny_model import write_tiny_gguf
@@ -182,6 +182,13 @@ def test_ranking_prefers_kept_promises_then_rate_then_gaps():
 def outcome():
     here = lab()
     return tune(here, traffic(), policy="headway", effort=QUICK, on_progress=lambda *_: None)
+
+
+def test_what_came_out_alike_is_run_live_last():
+    """Whoever was as good as one before it in every figure goes behind all others; nobody is lost."""
+    first, other = sample(factor=2.0), sample()
+    twin = replace(first, setting=replace(first.setting, max_num_seqs=32))
+    assert unlike_first([first, twin, other]) == [first, other, twin]
 
 
 def test_all_stages_leave_their_evidence(outcome):

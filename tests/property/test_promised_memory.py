@@ -69,9 +69,12 @@ def test_orca_keeps_to_its_slots(scene, size, num_workers):
         assert len(record.grants) <= size
         assert not any(set(record.grants) & batch for batch in flying), picture(scene, records)
         flying = [*flying, set(record.grants)][1 - num_workers :] if num_workers > 1 and record.grants else []
+        assert num_workers > 1 or len(inside) > size or set(record.grants) == inside, picture(scene, records)
         for name in record.grants:
             turns[name] += 1
         inside -= set(record.finished)
+        living = [turns[name] for name in arrival_order(scene) if name in inside]
+        assert living == sorted(living, reverse=True), picture(scene, records)
     assert starts_in_order(scene, records)
 
 

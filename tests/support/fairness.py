@@ -23,16 +23,19 @@ def backlogs(draw):
     return parse_scene({"block_size": 4, "num_blocks": draw(st.integers(6, 14)), "requests": requests})
 
 
-def drift(scene, tape):
+def drift(scene, tape, *, since=0):
     """Largest change of the difference between both services, in weighted tokens, while both have work queued.
 
-    A prompt is received at its first grant; what a victim computes again counts for nobody.
+    Only what is received from the moment `since` on counts. A prompt is received at its first grant; what a victim
+    computes again counts for nobody.
     """
     by_id = {request.id: request for request in scene.requests}
     started, emitted, served = set(), dict.fromkeys(by_id, 0), {"u": 0.0, "v": 0.0}
     computed = dict.fromkeys(by_id, 0)
-    spread = [0.0]
+    spread = []
     for record in tape:
+        if record.start_s >= since and not spread:
+            spread.append(served["u"] - served["v"])
         for name in record.preempted:
             computed[name] = 0
         for name, num_tokens in record.grants.items():
@@ -46,8 +49,9 @@ def drift(scene, tape):
                 served[tenant] += 2
         if {by_id[name].tenant for name in by_id.keys() - started} != {"u", "v"}:
             break
-        spread.append(served["u"] - served["v"])
-    return max(spread) - min(spread)
+        if spread:
+            spread.append(served["u"] - served["v"])
+    return max(spread, default=0.0) - min(spread, default=0.0)
 
 
 def bound(scene):

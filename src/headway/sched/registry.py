@@ -67,7 +67,7 @@ def make_policy(name: str, settings: Mapping[str, str], defaults: Mapping[str, o
     params = policy_params(name, own, defaults)
     if not issubclass(found, Wrapper):
         return _built(found, params)
-    _check_base(name, params.base)
+    _check_base(name, params.base, rest)
     base = make_policy(params.base, rest, defaults)
     return _built(found, params, base)
 
@@ -82,7 +82,7 @@ def all_params(
     values = {field.name: getattr(params, field.name) for field in parameters(found)}
     if not issubclass(found, Wrapper):
         return values
-    _check_base(name, params.base)
+    _check_base(name, params.base, rest)
     return {**all_params(params.base, rest, defaults), **values}
 
 
@@ -95,9 +95,20 @@ def _split(found: type[Policy], settings: Mapping[str, str]) -> tuple[dict[str, 
     return own, {key: text for key, text in settings.items() if key not in names}
 
 
-def _check_base(name: str, base: str) -> None:
-    if policy_class(base) is policy_class(name):
+def _check_base(name: str, base: str, rest: Mapping[str, str]) -> None:
+    """That it can be wrapped, and knows the settings that are left; who wraps a wrapper is told at the next one."""
+    found = policy_class(base)
+    if found is policy_class(name):
         raise BadSetting(f"base is {base!r}; {name!r} cannot wrap itself, name another policy")
+    known = [field.name for field in parameters(found)]
+    if issubclass(found, Wrapper) or set(rest) <= set(known):
+        return
+    key = next(key for key in rest if key not in known)
+    own = ", ".join(field.name for field in parameters(policy_class(name)))
+    raise BadSetting(
+        f"policy {name!r} has no parameter {key!r}, nor has its base {base!r}; known: {own}; of the base: "
+        f"{', '.join(known) or 'none'}"
+    )
 
 
 def _built(found: type[Policy], *args: object) -> Policy:

@@ -11,7 +11,7 @@ SAFETY = 1.2
 """A predicted time counts so many times over."""
 
 TOTALS = (128, *range(256, 2049, 256), 2552)
-SCARCE_TOTALS = (128, 256, 384, 512)
+_SCARCE_TOTAL = 512
 _PLENTY = 1000
 _STEPS_AHEAD = 32
 
@@ -58,8 +58,9 @@ def measured(model: StepTimeModel) -> Predict:
 
 def totals_for(num_free_tokens: int, most: int) -> Sequence[int]:
     """Batch sizes in tokens to choose from, fewer where memory would not last for some steps, up to `most`."""
-    totals = SCARCE_TOTALS if num_free_tokens // _STEPS_AHEAD < _PLENTY else TOTALS
-    return [total for total in totals if total <= most] or [most]
+    if num_free_tokens // _STEPS_AHEAD < _PLENTY:
+        most = min(most, _SCARCE_TOTAL)
+    return [total for total in TOTALS if total <= most] or [most]
 
 
 def prefill_tokens(slack: float, decodes: Mix, totals: Sequence[int], predict: Predict) -> int:

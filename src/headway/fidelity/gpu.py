@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headway.errors import BadSetting
 from headway.fidelity.measured import MeasuredRun, device_of_profile, read_run
 from headway.fidelity.outcome import Deviation, deviations
 from headway.fidelity.sharing import shared_blocks
@@ -85,6 +86,13 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
     share = measured.kv_cache.get("gpu_memory_utilization") or measured.engine.get("gpu_memory_utilization")
     utilization = float(share) if isinstance(share, int | float) else 0.9
     blocks = kv_blocks(card, device, parallel, block_size=block_size, utilization=utilization, reserved=_RESERVED)
+    num_blocks = measured.memory("num_gpu_blocks", max(1, blocks))
+    if num_blocks <= _NULL_BLOCKS:
+        raise BadSetting(
+            f"{measured.meta_file} has no kv_cache.num_gpu_blocks, and the weights of {card.name} leave no room for KV "
+            f"in {utilization:g} of {parallel.tensor} x {device.name}: is that model, device and tensor_parallel_size "
+            "what the run had?"
+        )
     is_caching = measured.kv_cache.get("enable_prefix_caching", measured.engine.get("enable_prefix_caching", True))
     return Site(
         model=card,
@@ -93,7 +101,7 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
         overheads=overheads(ENGINE),
         profile=profile,
         block_size=block_size,
-        num_blocks=measured.memory("num_gpu_blocks", max(2, blocks)),
+        num_blocks=num_blocks,
         prefix_cache="none" if is_caching is False else "hashed",
         context=measured.setting("max_model_len", card.context),
     )

@@ -57,6 +57,17 @@ def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_
     assert check.settings["num_blocks"] == pytest.approx(had, rel=1e-3)
 
 
+def test_a_model_that_does_not_fit_is_no_table_of_nothing(shared_data, tmp_path):
+    """28 GB of weights in 24 GB: the meta file, the model and the device are told."""
+    meta = {"model": "Qwen/Qwen3-14B", "hardware": {"device_name": "NVIDIA GeForce RTX 4090"}}
+    (tmp_path / "run_meta.json").write_text(json.dumps(meta))
+    (tmp_path / "run_requests.csv").write_text(
+        "request,prompt_tokens,output_tokens,workload_arrival_s,first_token_s,last_token_s\na,100,5,3.0,0.1,0.3\n"
+    )
+    with pytest.raises(BadSetting, match=r"run_meta.json has no .*weights of Qwen3-14B .* 0.9 of 1 x RTX4090"):
+        check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
+
+
 def test_a_meta_file_that_says_nonsense_is_named(tmp_path):
     """File, field and value: a folder holds many runs."""
     (tmp_path / "run_meta.json").write_text(json.dumps({"model": "x", "engine_kwargs": {"max_num_seqs": "many"}}))

@@ -148,9 +148,10 @@ def _age(seq: Sequence) -> tuple[int, int]:
 
 
 def _chunk_schedule(params: SarathiServeParams) -> list[int]:
-    """Budget by stage of a prompt, from high to low in equal steps, rounded; empty without a schedule."""
+    """Budget by stage of a prompt, from high to low in equal steps, rounded, in the budget; empty without a schedule."""
     if not params.chunk_high:
         return []
     unit = min(ROUNDING, params.chunk_low)
     step = (params.chunk_high - params.chunk_low) / (params.chunk_stages - 1)
-    return [round((params.chunk_high - step * stage) / unit) * unit for stage in range(params.chunk_stages)]
+    sizes = (round((params.chunk_high - step * stage) / unit) * unit for stage in range(params.chunk_stages))
+    return [min(size, params.token_budget) for size in sizes]

@@ -148,7 +148,7 @@ def _age(seq: Sequence) -> tuple[int, int]:
 
 
 def _chunk_schedule(params: SarathiServeParams) -> list[int]:
-    """Budget by stage of a prompt, from high to low in equal steps, rounded, in the budget; empty without a schedule."""
+    """Budget by stage of a prompt, from high to low in equal steps, rounded, within the budget; empty without one."""
     if not params.chunk_high:
         return []
     unit = min(ROUNDING, params.chunk_low)

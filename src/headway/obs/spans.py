@@ -6,6 +6,7 @@ The only module that knows OpenTelemetry, which is an extra: it is imported only
 from __future__ import annotations
 
 import logging
+import math
 import os
 import queue
 import threading
@@ -85,11 +86,17 @@ class RequestSpans:
                     pass
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what is left, for at most `timeout_s` seconds."""
+        """Send what is left, for at most `timeout_s` seconds: a collector that does not answer holds nobody up."""
+        ends_s = time.monotonic() + timeout_s
         self._ended.put(None)
         self._thread.join(timeout_s)
-        if self._shut_down is not None:
-            self._shut_down()
+        if self._shut_down is None:
+            return
+        sender = threading.Thread(target=self._shut_down, name="headway-last-spans", daemon=True)
+        sender.start()
+        sender.join(max(0.0, ends_s - time.monotonic()))
+        if sender.is_alive():
+            log.warning("traces of the last requests are lost: the collector has not taken them in %g s", timeout_s)
 
     def _work(self) -> None:
         while (life := self._ended.get()) is not None:
@@ -127,10 +134,33 @@ class RequestSpans:
         whole.end(at_ns(end.at_s))
 
 
+class Seldom(logging.Filter):
+    """Lets one line a minute through, and with it how many it kept back: each try to reach a collector writes one."""
+
+    PERIOD_S = 60.0
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now, self._next_s, self._num_kept = now, -math.inf, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        now_s = self._now()
+        if now_s < self._next_s:
+            self._num_kept += 1
+            return False
+        kept = f" ({self._num_kept} lines about it were left out since the last)" if self._num_kept else ""
+        record.msg, record.args = f"traces: {record.getMessage()[:300]}{kept}", ()
+        self._next_s, self._num_kept = now_s + self.PERIOD_S, 0
+        return True
+
+
 def otlp_spans(endpoint: str, model: str, now: Callable[[], float]) -> RequestSpans:
     """Spans that go to an OTLP collector over HTTP, in batches."""
+    logging.getLogger(OTLPSpanExporter.__module__).addFilter(Seldom())
     provider = TracerProvider(
-        resource=Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "headway")})
+        resource=Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "headway")}),
+        shutdown_on_exit=False,  # it would wait half a minute for who does not answer
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
     return RequestSpans(provider.get_tracer("headway"), model, now, shut_down=provider.shutdown)

@@ -1,6 +1,7 @@
 """Spans of requests: the right trace, the right moments, and words that others understand."""
 
 import http.server
+import logging
 import sys
 import threading
 
@@ -26,7 +27,7 @@ from headway.core import (
     TokenEmitted,
 )
 from headway.engine import AsyncLLM
-from headway.obs.spans import RequestSpans, otlp_spans
+from headway.obs.spans import RequestSpans, Seldom, otlp_spans
 from headway.server import ServerConfig, create_app
 from tests.support.engines import simulated_engine
 
@@ -198,3 +199,26 @@ def test_a_missing_extra_is_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "headway.obs.spans", None)
     assert main(["serve", "no-such.gguf", "--port", "0", "--otlp-traces-endpoint", "http://127.0.0.1:9"]) == 2
     assert "pip install 'headway[otel]'" in capsys.readouterr().err
+
+
+def test_a_collector_that_does_not_answer_holds_up_no_end(caplog):
+    """The process ends in its time, and says what was lost."""
+    never = threading.Event()
+    RequestSpans(TracerProvider().get_tracer("test"), "tiny", lambda: 0.0, shut_down=never.wait).close(0.05)
+    assert "has not taken them in 0.05 s" in caplog.text
+    never.set()
+
+
+def test_a_collector_that_is_away_is_told_of_once_a_minute():
+    """Each try writes a line of its own; what was left out is counted."""
+    now_s = 0.0
+    seldom = Seldom(lambda: now_s)
+    told = []
+    for second in range(0, 130, 2):
+        now_s = float(second)
+        line = logging.LogRecord("otel", logging.WARNING, "f", 1, "%s is away" + "!" * 999, ("it",), None)
+        if seldom.filter(line):
+            told.append(line.getMessage())
+    assert [len(text) < 400 for text in told] == [True] * 3
+    assert told[0].startswith("traces: it is away")
+    assert told[1].endswith("(29 lines about it were left out since the last)")

@@ -183,6 +183,7 @@ def _satisfied(requests: Sequence[RequestRecord], window: Window) -> float:
 
 
 def _ledger(requests: Sequence[RequestRecord]) -> Ledger:
+    requests = [request for request in requests if request.outcome is not Outcome.REFUSED]  # no cache was asked
     cached = [(request.num_cached, request.num_prompt) for request in requests if request.num_cached is not None]
     preempted = [request.num_preemptions for request in requests if request.num_preemptions is not None]
     num_cached, num_prompt = (sum(part) for part in zip(*cached, strict=True)) if cached else (None, None)

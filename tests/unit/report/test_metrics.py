@@ -107,6 +107,9 @@ def test_ledger_and_concurrency():
     told = measure(run_of([request(k / 10, num_cached=40, num_preemptions=k % 2) for k in range(50)])).ledger
     assert (told.hit_rate, told.num_cached, told.num_preemptions) == (0.4, 2000, 25)
     assert measure(steady_run()).ledger.hit_rate is None
+    turned_away = [refused(k / 10, num_cached=0, num_prompt=9000) for k in range(50)]
+    told = measure(run_of([request(k / 10, num_cached=40) for k in range(50)] + turned_away)).ledger
+    assert told.hit_rate == 0.4
     assert max_in_flight([request(k / 10, num_output=21) for k in range(50)]) in (3, 4)
 
 

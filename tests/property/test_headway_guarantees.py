@@ -104,6 +104,17 @@ def test_ageing_limits_who_may_overtake(old, new, arrival, age, more, at):
     assert rank(_sequence("old", arrival, old)) < rank(_sequence("new", later, new))
 
 
+@given(scene=scenes(), limit=st.sampled_from([0.5, 0.75]), overflow=st.sampled_from(["0", "0.05"]))
+def test_admission_leaves_its_share_of_the_blocks_free(scene, limit, overflow):
+    """`kv_cache_utilization_limit`: who joins others leaves the rest free; everybody is served all the same."""
+    records = run_scene(scene, "headway", {"kv_cache_utilization_limit": str(limit), "overflow": overflow})
+    kept, inside = int((1.0 - limit) * scene.num_blocks), set()
+    for record in records:
+        assert record.free_blocks >= kept or inside >= set(record.grants) or len(record.grants) == 1
+        inside = (inside | set(record.grants)) - {*record.preempted, *record.finished}
+    assert {name for record in records for name in record.finished} == {request.id for request in scene.requests}
+
+
 @pytest.mark.parametrize("method", ["partial or recompute", "swap too"])
 @given(scene=scenes(), budget=st.integers(4, 30))
 def test_the_first_in_rank_never_gives_way(scene, budget, method):

@@ -90,8 +90,9 @@ def _run(given: dict[str, Any]) -> int:
     from headway.cli.output import notices, results
 
     names = _names(given["only"])
+    settings = _settings(given["settings"], names)
     engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
-    contest = _contest(given, names, engine.limits.max_model_len)
+    contest = _contest(given, names, settings, engine.limits.max_model_len)
     try:
         with Screen() as screen:
             arena = Arena(
@@ -131,7 +132,19 @@ def _names(only: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _contest(given: Mapping[str, Any], names: list[str], context: int) -> Contest:
+def _settings(texts: list[str] | None, names: list[str]) -> dict[str, dict[str, str]]:
+    """Parameters by policy; one that is unknown or contradicts another is refused before the model is loaded."""
+    from headway.sched import all_params
+
+    found = options.settings_by_policy(texts or (), names)
+    for policy, settings in found.items():
+        all_params(policy, settings)
+    return found
+
+
+def _contest(
+    given: Mapping[str, Any], names: list[str], settings: Mapping[str, Mapping[str, str]], context: int
+) -> Contest:
     from headway.bench.contest import Contest
     from headway.bench.mixed import MixedLoad
 
@@ -152,7 +165,7 @@ def _contest(given: Mapping[str, Any], names: list[str], context: int) -> Contes
         repeats=given["repeats"],
         base_rate=given["base_rate"],
         timeout_s=given["timeout_s"],
-        settings=options.settings_by_policy(given["settings"] or (), names),
+        settings=settings,
     )
 
 

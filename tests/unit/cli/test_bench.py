@@ -61,6 +61,8 @@ def fails(capsys, *args):
         (["compare", "a.json"], "two results"),
         (["compare", "a.json", "b.json"], "a.json"),
         (["policies", "--policies", "vllm,bogus"], "bogus"),
+        (["policies", "--set", "headway.foo=1"], "has no parameter 'foo'"),
+        (["policies", "--set", "vllm.max_long_partial_prefills=1"], "no prompt counts as long"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, args, words):

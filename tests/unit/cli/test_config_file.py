@@ -1,5 +1,7 @@
 """`--config FILE`: a file's values are defaults, flags on the line win, mistakes are one line."""
 
+from pathlib import Path
+
 import pytest
 
 from headway.cli import serve
@@ -26,6 +28,14 @@ def test_values_and_policy_table(tmp_path, configs):
     assert (engine.max_num_seqs, engine.kv_cache_memory, engine.policy) == (9, 64 << 20, "headway")
     assert engine.policy_settings == {"itl_target_ms": "50", "fair": "false"}
     assert server.api_keys == ("a", "b")
+
+
+def test_the_careful_start_is_one_file(configs):
+    """`examples/careful.toml` leaves a quarter of the KV cache to answers that grow, and bounds prompts and queue."""
+    path = Path(__file__).parents[3] / "examples" / "careful.toml"
+    assert main(["serve", "--config", str(path)]) == 0
+    ((engine, _),) = configs
+    assert (engine.kv_cache_utilization_limit, engine.max_num_prefill_tokens) == (0.75, 512)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from headway.obs import Recorder
     from headway.obs.rotating import RotatingFile
 
+_ENDPOINT = re.compile(r"https?://[^/\s]")
+
 
 class Recording:
     """Files that are opened before the model is loaded, and completed when all is over. Raises `BadSetting`."""
@@ -22,6 +25,11 @@ class Recording:
     ) -> None:
         if requests is not None and steps is not None and requests.absolute() == steps.absolute():
             raise BadSetting(f"--record and --record-steps both name {steps}; give each a file of its own")
+        if traces_endpoint is not None and not _ENDPOINT.match(traces_endpoint):
+            raise BadSetting(
+                f"--otlp-traces-endpoint is {traces_endpoint[:200]!r}; it must be the collector's URL, "
+                "like http://localhost:4318/v1/traces"
+            )
         self._traces_endpoint = traces_endpoint
         self._requests, self._steps, self._max_bytes = requests, steps, max_mb << 20
         self._recorder: Recorder | None = None

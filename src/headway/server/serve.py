@@ -36,8 +36,9 @@ def bind(config: ServerConfig) -> socket.socket:
         # `create_server` sets SO_REUSEADDR: a restart does not wait for the last run's connections to be forgotten.
         listener = socket.create_server((config.host, config.port), family=family, backlog=2048)
     except OSError as error:
+        why = str(error.strerror or error).partition(" (while")[0]  # which address is said already
         raise BadSetting(
-            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}; choose another --host or --port"
+            f"cannot listen on {config.host}:{config.port}: {why}; choose another --host or --port"
         ) from None
     # Connections inherit it. asyncio sets it only on sockets that were made with the protocol's number, which these are
     # not: an answer in two pieces would wait 40 ms for the client's delayed acknowledgement of the first.

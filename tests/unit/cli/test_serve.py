@@ -56,7 +56,15 @@ def test_a_taken_port_is_known_before_the_model_is_loaded(headway):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         status, out, err = headway("serve", "no-such-model.gguf", "--port", taken.getsockname()[1])
     assert (status, out) == (2, "")
-    assert "cannot listen" in err
+    assert "Address already in use; choose another" in err
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://collector", "http://"])
+def test_a_collector_that_cannot_be_one_is_refused(headway, endpoint):
+    """A slip in the URL would lose every trace, and tell of it only later."""
+    status, _, err = headway("serve", "no-such-model.gguf", "--otlp-traces-endpoint", endpoint)
+    assert status == 2
+    assert repr(endpoint) in err
 
 
 @pytest.mark.server

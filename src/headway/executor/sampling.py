@@ -21,6 +21,7 @@ V vocabulary, R rows, N some of the vocabulary's tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -51,12 +52,13 @@ def sample(
     """
     if best_R is None:
         best_R = logits_RV.argmax(axis=1) if len(draws) else np.empty(0, np.int64)
-    # A NaN is its row's arg max, so one look at the maxima finds every row that cannot be drawn from.
-    finite_R = np.isfinite(logits_RV[np.arange(len(best_R)), best_R])
-    if not finite_R.all():
-        broken = tuple(draw.seq_id for draw, row in zip(draws, logit_rows, strict=True) if not finite_R[row])
-        raise ExecutorFault(f"the model computed no usable logits for {', '.join(broken)}", seq_ids=broken)
     best = best_R.tolist()
+    # A NaN is its row's arg max, so one look at the maxima finds every row that cannot be drawn from. One by one: with
+    # a row or a few, a step's caches hold none of what an operation on arrays needs.
+    finite = [isfinite(logits_RV.item(row, token_id)) for row, token_id in enumerate(best)]
+    if not all(finite):
+        broken = tuple(draw.seq_id for draw, row in zip(draws, logit_rows, strict=True) if not finite[row])
+        raise ExecutorFault(f"the model computed no usable logits for {', '.join(broken)}", seq_ids=broken)
     return [
         Token(best[row]) if _takes_best(draw) else draw_token(draw, logits_RV[row])
         for draw, row in zip(draws, logit_rows, strict=True)

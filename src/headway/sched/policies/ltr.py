@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 
-from headway.core import Event, PreemptMethod, Sequence, SequenceFinished, StepPlan, StepRecord
-from headway.sched.fill import run_in_order
+from headway.core import Event, Place, PreemptMethod, Sequence, SequenceFinished, StepPlan, StepRecord
+from headway.sched.fill import Budget, grant, obtain, preempt
 from headway.sched.params import at_least, param
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -84,20 +85,45 @@ class Ltr(Policy):
         return True
 
     def plan(self, view: View) -> StepPlan:
-        """Everyone in order, running or not, as far as the budgets go."""
+        """Everyone in order, running or not, as far as the budgets and memory go.
+
+        Whoever lacks memory takes it from the last in order, if that suffices; else those behind it that hold
+        memory run on, and nobody comes in any more.
+        """
         plan = StepPlan()
+        budget = Budget(self._params.max_num_batched_tokens, self._params.max_num_seqs)
         ordered = self._ordered(view)
-        batch: list[tuple[Sequence, int]] = []
-        left = self._params.max_num_batched_tokens
-        for seq in ordered[: self._params.max_num_seqs]:
-            if (num_tokens := min(view.ledger.num_pending(seq), left)) <= 0:
+        behind = deque(seq for seq in ordered if seq.place is Place.RUNNING)
+        gone: set[str] = set()
+        is_open = True
+        for seq in ordered:
+            if budget.num_tokens <= 0 or len(plan.grants) == budget.num_seqs:
                 break
-            batch.append((seq, num_tokens))
-            left -= num_tokens
-        running = {seq.id for seq in view.running}
-        idle = [seq for seq in ordered[len(batch) :] if seq.id in running]
-        run_in_order(view, plan, batch, idle, self._method)
+            if behind and seq is behind[0]:
+                behind.popleft()
+            elif seq.id in gone or not is_open:
+                continue
+            num_tokens = min(view.ledger.num_pending(seq), budget.num_tokens)
+            if obtain(view, plan, seq, num_tokens) or self._make_room(view, plan, seq, num_tokens, behind):
+                grant(plan, budget, seq, num_tokens)
+            else:
+                is_open = False
+            gone.update(entry.seq.id for entry in plan.preemptions[len(gone) :])
         return plan
+
+    def _make_room(self, view: View, plan: StepPlan, seq: Sequence, num_tokens: int, behind: deque[Sequence]) -> bool:
+        """Take memory from the last of `behind` until it suffices; from nobody, and False, where all is too little."""
+        what_if = view.ledger.scratch()
+        for other in behind:
+            what_if.give_back(other)
+        take = what_if.take_swap_in if seq.place is Place.SWAPPED else what_if.take
+        if not take(seq, num_tokens):
+            return False
+        while not obtain(view, plan, seq, num_tokens):
+            victim = behind.pop()
+            if not preempt(plan, view, victim, self._method):
+                preempt(plan, view, victim)
+        return True
 
     def on_event(self, event: Event) -> None:
         """Count the steps that each sequence ran or did not, and forget what ended."""

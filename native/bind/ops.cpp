@@ -23,7 +23,8 @@ public:
 
     int act_levels(int num_inputs) const {
         require_width(num_inputs);
-        return PackedMatrix(set_, WeightFormat::kInt8, 1, num_inputs).input_levels();
+        Arena arena;
+        return PackedMatrix(arena, set_, WeightFormat::kInt8, 1, num_inputs).input_levels();
     }
 
     void linear(Floats2 x, Floats2 weight, Floats1 bias, bool quantized, int rows_at_once, OutFloats2 out) const;
@@ -66,7 +67,8 @@ void Ops::linear(Floats2 x, Floats2 weight, Floats1 bias, bool quantized, int ro
     require(bias.shape(0) == 0 || extent(bias, 0) == outputs, "one bias per output, or none");
     require(rows_at_once >= 1, "rows_at_once must be positive");
     const WeightFormat format = quantized ? WeightFormat::kInt8 : WeightFormat::kFloat32;
-    PackedMatrix matrix(set_, format, outputs, inputs);
+    Arena arena;
+    PackedMatrix matrix(arena, set_, format, outputs, inputs);
     for (int n = 0; n < outputs; ++n) matrix.set_output(n, weight.data() + static_cast<std::ptrdiff_t>(n) * inputs);
     for (int n = 0; n < extent(bias, 0); ++n) matrix.set_bias(n, bias.data()[n]);
     ActRows acts(set_, format, rows, inputs);

@@ -3,9 +3,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace headway {
 namespace {
@@ -15,8 +17,10 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 #ifdef HEADWAY_SANITIZE
 constexpr std::size_t kMapFrom = SIZE_MAX;  // the heap, so that the sanitizer sees every bound
+constexpr std::size_t kChunk = 0;           // the same
 #else
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;
+constexpr std::size_t kChunk = std::size_t{32} << 20;
 #endif
 
 std::size_t physical_bytes() {
@@ -60,6 +64,19 @@ Buffer::~Buffer() {
     } else {
         std::free(data_);
     }
+}
+
+std::uint8_t* Arena::take(std::size_t num_bytes) {
+    require_memory(num_bytes);
+    const std::size_t length = round_up(num_bytes, kCacheLine);
+    if (length > left_) {
+        Buffer chunk(std::max(length, kChunk));
+        chunks_.push_back(std::move(chunk));
+        next_ = chunks_.back().data();
+        left_ = chunks_.back().size();
+    }
+    left_ -= length;
+    return std::exchange(next_, next_ + length);
 }
 
 }  // namespace headway

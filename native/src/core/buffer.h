@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace headway {
 
@@ -35,6 +36,19 @@ private:
     std::uint8_t* data_ = nullptr;
     std::size_t size_ = 0;
     std::size_t mapped_ = 0;  // length of the mapping; 0 when the heap holds the bytes
+};
+
+/// Zero-filled runs of bytes, aligned to a cache line, that live as long as it does. They lie side by side in large
+/// buffers, so that those which are too small for huge pages of their own share some.
+class Arena {
+public:
+    /// The next run. Throws std::bad_alloc, and is as before then.
+    std::uint8_t* take(std::size_t num_bytes);
+
+private:
+    std::vector<Buffer> chunks_;
+    std::uint8_t* next_ = nullptr;
+    std::size_t left_ = 0;
 };
 
 /// A Buffer of `count` plain values.

@@ -39,7 +39,14 @@ HW_INLINE void multiply(const typename M::Act* acts, std::ptrdiff_t stride, cons
 }
 
 constexpr std::ptrdiff_t kLine = 64;
-constexpr std::ptrdiff_t kAhead = 2048;  // bytes of weights; nearer and farther were slower with one row
+constexpr std::ptrdiff_t kAhead = 2048;     // bytes of weights, where panels are read one after the other
+constexpr std::ptrdiff_t kAheadEach = 192;  // bytes of each of several panels; nearer and farther were slower
+
+/// Panels that so few rows pass by at a time: as many as there are registers for, for accumulators and weights.
+constexpr int panels_beside(int num_rows) {
+    constexpr int kMost = 9 / kPanelVectors;
+    return kRowTile / num_rows < kMost ? kRowTile / num_rows : kMost;
+}
 
 /// The same over one panel of weights, fetching ahead into the next one: panels follow each other in memory, and the
 /// hardware's own prefetcher stops at page borders. One step per turn of the loop: given two, g++ adds the two products
@@ -53,6 +60,33 @@ HW_INLINE void multiply_panel(const typename M::Act* acts, std::ptrdiff_t stride
         multiply_step<M, R, 1, kPanelVectors>(acts, stride, groups, 0, acc);
 #pragma GCC unroll 16
         for (std::ptrdiff_t line = 0; line < step_bytes; line += kLine) __builtin_prefetch(panel + kAhead + line);
+    }
+}
+
+/// The same over W panels side by side, whose weights are needed only once: each is a stream of its own, fetched past
+/// the outer caches. At the end of its panel a stream goes on in the one W further.
+template <class M, int R, int W>
+HW_INLINE void multiply_panels(const typename M::Act* acts, std::ptrdiff_t stride, const std::uint8_t* panels,
+                               std::ptrdiff_t panel_bytes, int steps, typename M::Acc (&acc)[R][W * kPanelVectors]) {
+    constexpr std::ptrdiff_t step_bytes = kPanelVectors * M::kBytes;
+    const std::uint8_t* groups[W];
+#pragma GCC unroll 8
+    for (int w = 0; w < W; ++w) groups[w] = panels + w * panel_bytes;
+    const int ends[2] = {max_of(0, steps - static_cast<int>(kAheadEach / step_bytes)), steps};
+    std::ptrdiff_t at = 0, ahead = kAheadEach;
+    int s = 0;
+    for (const int end : ends) {
+        for (; s < end; ++s, at += step_bytes, acts += M::kUnroll) {
+            multiply_step<M, R, W, kPanelVectors>(acts, stride, groups, at, acc);
+#pragma GCC unroll 8
+            for (int w = 0; w < W; ++w) {
+#pragma GCC unroll 16
+                for (std::ptrdiff_t line = 0; line < step_bytes; line += kLine) {
+                    __builtin_prefetch(groups[w] + at + ahead + line, 0, 0);
+                }
+            }
+        }
+        ahead += (W - 1) * panel_bytes;
     }
 }
 
@@ -71,45 +105,54 @@ HW_INLINE Vec::F output(const GemmArgs& g, Acc acc, float act_scale, int column,
     return finish(acc, act_scale, g.scales + column, base);
 }
 
-/// Writes a tile whose panel has fewer columns than it has room for: the last one of a matrix, so speed is no matter.
+/// Writes a tile whose last panel has fewer columns than it has room for: the last one of a matrix, so speed is no
+/// matter.
 template <class Acc>
-__attribute__((noinline)) void write_edge(const GemmArgs& g, const Acc* acc, int num_rows, int row, int column) {
+__attribute__((noinline)) void write_edge(const GemmArgs& g, const Acc* acc, int num_vectors, int num_rows, int row,
+                                          int column) {
     for (int r = 0; r < num_rows; ++r) {
         const float act_scale = g.act_scales != nullptr ? g.act_scales[row + r] : 1.0f;
         float* out = g.out + (row + r - g.row_begin) * g.out_stride;
-        for (int v = 0; v < kPanelVectors; ++v) {
+        for (int v = 0; v < num_vectors; ++v) {
             const int at = column + v * Vec::kLanes, count = min_of(g.num_outputs - at, Vec::kLanes);
             alignas(64) float some[Vec::kLanes] = {};
             for (int i = 0; i < count; ++i) some[i] = out[at + i];
-            Vec::store(some, output(g, acc[r * kPanelVectors + v], act_scale, at, some));
+            Vec::store(some, output(g, acc[r * num_vectors + v], act_scale, at, some));
             for (int i = 0; i < count; ++i) out[at + i] = some[i];
         }
     }
 }
 
-template <class M, int R>
+template <class M, int R, int W>
 void gemm_tile(const GemmArgs& g, int row, int panel) {
-    typename M::Acc acc[R][kPanelVectors];
+    constexpr int kVectors = W * kPanelVectors;
+    typename M::Acc acc[R][kVectors];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 16
-        for (int v = 0; v < kPanelVectors; ++v) start(acc[r][v], g.act_offsets != nullptr ? g.act_offsets[row + r] : 0);
+        for (int v = 0; v < kVectors; ++v) start(acc[r][v], g.act_offsets != nullptr ? g.act_offsets[row + r] : 0);
     }
-    multiply_panel<M, R>(static_cast<const typename M::Act*>(g.acts) + row * g.act_stride, g.act_stride,
-                         g.weights + static_cast<std::size_t>(panel) * g.panel_bytes, g.num_steps, acc);
+    const auto* acts = static_cast<const typename M::Act*>(g.acts) + row * g.act_stride;
+    const std::uint8_t* weights = g.weights + static_cast<std::size_t>(panel) * g.panel_bytes;
+    if constexpr (W == 1) {
+        multiply_panel<M, R>(acts, g.act_stride, weights, g.num_steps, acc);
+    } else {
+        multiply_panels<M, R, W>(acts, g.act_stride, weights, static_cast<std::ptrdiff_t>(g.panel_bytes), g.num_steps,
+                                 acc);
+    }
     const int column = panel * kPanelVectors * Vec::kLanes;
-    if (column + kPanelVectors * Vec::kLanes > g.num_outputs) {
-        typename M::Acc saved[R * kPanelVectors];
+    if (column + kVectors * Vec::kLanes > g.num_outputs) {
+        typename M::Acc saved[R * kVectors];
 #pragma GCC unroll 32  // an index the compiler cannot see would keep acc in memory, in the loop above too
-        for (int i = 0; i < R * kPanelVectors; ++i) saved[i] = acc[i / kPanelVectors][i % kPanelVectors];
-        return write_edge(g, saved, R, row, column);
+        for (int i = 0; i < R * kVectors; ++i) saved[i] = acc[i / kVectors][i % kVectors];
+        return write_edge(g, saved, kVectors, R, row, column);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
         const float act_scale = g.act_scales != nullptr ? g.act_scales[row + r] : 1.0f;
         float* out = g.out + (row + r - g.row_begin) * g.out_stride + column;
 #pragma GCC unroll 16
-        for (int v = 0; v < kPanelVectors; ++v, out += Vec::kLanes) {
+        for (int v = 0; v < kVectors; ++v, out += Vec::kLanes) {
             Vec::store(out, output(g, acc[r][v], act_scale, column + v * Vec::kLanes, out));
         }
     }
@@ -118,11 +161,42 @@ void gemm_tile(const GemmArgs& g, int row, int panel) {
 template <class M, int R>
 HW_INLINE void gemm_rows(const GemmArgs& g, int row, int num_rows, int panel) {
     if constexpr (R == 1) {
-        gemm_tile<M, 1>(g, row, panel);
+        gemm_tile<M, 1, 1>(g, row, panel);
     } else if (num_rows == R) {
-        gemm_tile<M, R>(g, row, panel);
+        gemm_tile<M, R, 1>(g, row, panel);
     } else {
         gemm_rows<M, R - 1>(g, row, num_rows, panel);
+    }
+}
+
+/// R rows by `num_panels` panels at a time, of which there are W at most.
+template <class M, int R, int W>
+HW_INLINE void gemm_columns(const GemmArgs& g, int panel, int num_panels) {
+    if constexpr (W == 1) {
+        gemm_tile<M, R, 1>(g, g.row_begin, panel);
+    } else if (num_panels == W) {
+        gemm_tile<M, R, W>(g, g.row_begin, panel);
+    } else {
+        gemm_columns<M, R, W - 1>(g, panel, num_panels);
+    }
+}
+
+/// The whole product where the rows are so few, R or more, that their weights are read from memory as fast as it gives
+/// them: several panels at a time, in groups of nearly equal width. False, and nothing done, for more rows.
+template <class M, int R>
+HW_INLINE bool gemm_few(const GemmArgs& g, int num_rows) {
+    constexpr int width = panels_beside(R);
+    if constexpr (width <= 1) {
+        return false;
+    } else {
+        if (num_rows != R) return gemm_few<M, R + 1>(g, num_rows);
+        const int num_panels = g.panel_end - g.panel_begin;
+        const int num_groups = (num_panels + width - 1) / width;
+        for (int i = 0; i < num_groups; ++i) {
+            const int begin = num_panels * i / num_groups, end = num_panels * (i + 1) / num_groups;
+            gemm_columns<M, R, width>(g, g.panel_begin + begin, end - begin);
+        }
+        return true;
     }
 }
 
@@ -153,6 +227,7 @@ double products(int num_steps) {
 template <class M>
 void gemm(const GemmArgs& g) {
     const int num_rows = g.row_end - g.row_begin;
+    if (gemm_few<M, 1>(g, num_rows)) return;
     const int num_tiles = (num_rows + kRowTile - 1) / kRowTile;
     for (int panel = g.panel_begin; panel < g.panel_end; ++panel) {
         for (int t = 0; t < num_tiles; ++t) {

@@ -22,27 +22,28 @@ QuantizedRow ActRows::quantized(int row, int levels) const {
     return {values_.data() + row * stride_ * act_bytes_, scales_.data() + i, offsets_.data() + i, levels};
 }
 
-PackedMatrix::PackedMatrix(const KernelSet& set, WeightFormat format, int num_outputs, int num_inputs)
+PackedMatrix::PackedMatrix(Arena& arena, const KernelSet& set, WeightFormat format, int num_outputs, int num_inputs)
     : set_(&set), format_(format), num_outputs_(num_outputs), num_inputs_(num_inputs) {
     const std::size_t width = static_cast<std::size_t>(set.panel_width);
     const std::size_t padded_inputs = round_up(static_cast<std::size_t>(num_inputs), kPad);
     const std::size_t weight_bytes = format == WeightFormat::kInt8 ? 1 : sizeof(float);
     num_panels_ = static_cast<int>((static_cast<std::size_t>(num_outputs) + width - 1) / width);
     panel_bytes_ = padded_inputs * width * weight_bytes;
-    panels_ = Array<std::uint8_t>(checked_product(panel_bytes_, static_cast<std::size_t>(num_panels_)));
+    const std::size_t num_bytes = checked_product(panel_bytes_, static_cast<std::size_t>(num_panels_));
+    panels_ = arena.take(num_bytes);
     bias_ = Array<float>();
     if (format == WeightFormat::kInt8) {
         scales_ = Array<float>(width * static_cast<std::size_t>(num_panels_));
         constexpr long kLargestSum = 0x7FFFFFFF;
         input_levels_ =
             static_cast<int>(std::min<long>(set.act_levels, kLargestSum / 127 / static_cast<long>(padded_inputs)));
-        if (set.weight_offset != 0) std::memset(panels_.data(), set.weight_offset, panels_.size());
+        if (set.weight_offset != 0) std::memset(panels_, set.weight_offset, num_bytes);
     }
 }
 
 void PackedMatrix::set_output(int output, const float* weights) {
     const int width = set_->panel_width;
-    std::uint8_t* panel = panels_.data() + static_cast<std::size_t>(output / width) * panel_bytes_;
+    std::uint8_t* panel = panels_ + static_cast<std::size_t>(output / width) * panel_bytes_;
     const int column = output % width;
     if (format_ == WeightFormat::kFloat32) {
         float* to = reinterpret_cast<float*>(panel) + column;
@@ -70,7 +71,7 @@ void PackedMatrix::set_bias(int output, float bias) {
 
 void PackedMatrix::copy_output(int output, float* weights) const {
     const int width = set_->panel_width;
-    const std::uint8_t* panel = panels_.data() + static_cast<std::size_t>(output / width) * panel_bytes_;
+    const std::uint8_t* panel = panels_ + static_cast<std::size_t>(output / width) * panel_bytes_;
     const float* from = reinterpret_cast<const float*>(panel) + output % width;
     for (int k = 0; k < num_inputs_; ++k) weights[k] = from[k * width];
 }
@@ -84,7 +85,7 @@ void PackedMatrix::multiply(const ActRows& acts, float* out, std::ptrdiff_t out_
         .act_stride = acts.stride(),
         .act_scales = acts.scales(),
         .act_offsets = acts.offsets(),
-        .weights = panels_.data(),
+        .weights = panels_,
         .panel_bytes = panel_bytes_,
         .num_steps = quantized ? padded_inputs / set_->unroll : padded_inputs,
         .scales = scales_.data(),

@@ -36,11 +36,14 @@ struct Range {
 class PackedMatrix {
 public:
     PackedMatrix() = default;
-    PackedMatrix(const KernelSet& set, WeightFormat format, int num_outputs, int num_inputs);
+    /// Its weights lie in `arena`, which must outlive it.
+    PackedMatrix(Arena& arena, const KernelSet& set, WeightFormat format, int num_outputs, int num_inputs);
 
     int num_outputs() const { return num_outputs_; }
     int num_panels() const { return num_panels_; }
-    std::size_t num_bytes() const { return panels_.size() + scales_.size() * sizeof(float); }
+    std::size_t num_bytes() const {
+        return panel_bytes_ * static_cast<std::size_t>(num_panels_) + scales_.size() * sizeof(float);
+    }
 
     /// Most levels that quantised inputs may have without overflowing an int32 sum, within the set's own cap.
     int input_levels() const { return input_levels_; }
@@ -64,7 +67,7 @@ private:
     int num_panels_ = 0;
     int input_levels_ = 0;
     std::size_t panel_bytes_ = 0;
-    Array<std::uint8_t> panels_;
+    std::uint8_t* panels_ = nullptr;
     Array<float> scales_;
     Array<float> bias_;
 };

@@ -70,12 +70,12 @@ Weights::Weights(const ModelConfig& config, WeightFormat format, const KernelSet
     const int width = config.hidden_size;
     layers_.resize(static_cast<std::size_t>(config.num_layers));
     for (LayerWeights& layer : layers_) {
-        layer.qkv = PackedMatrix(set, format, config.query_size() + 2 * config.kv_size(), width);
-        layer.output = PackedMatrix(set, format, width, config.query_size());
-        layer.gate_up = PackedMatrix(set, format, 2 * config.ffn_size, width);
-        layer.down = PackedMatrix(set, format, width, config.ffn_size);
+        layer.qkv = PackedMatrix(arena_, set, format, config.query_size() + 2 * config.kv_size(), width);
+        layer.output = PackedMatrix(arena_, set, format, width, config.query_size());
+        layer.gate_up = PackedMatrix(arena_, set, format, 2 * config.ffn_size, width);
+        layer.down = PackedMatrix(arena_, set, format, width, config.ffn_size);
     }
-    head_ = PackedMatrix(set, format, config.vocab_size, width);
+    head_ = PackedMatrix(arena_, set, format, config.vocab_size, width);
     // A tied float32 embedding is the head; a tied int8 one is not: only the head has the final norm folded in.
     if (quantized || !config.tied_embeddings) embedding_ = Embedding(format, config.vocab_size, width);
 }

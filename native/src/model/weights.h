@@ -93,6 +93,7 @@ private:
     WeightFormat format_;
     Rotation rotation_;
     int hadamard_;
+    Arena arena_;  // of all matrices
     std::vector<LayerWeights> layers_;
     Embedding embedding_;
     PackedMatrix head_;

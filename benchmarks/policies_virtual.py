@@ -37,10 +37,12 @@ TWO_CORES = Fitted(
 """A small model on two cores with AVX2, in round figures: 1,300 prompt tokens a second, 45 ms to decode 16 at once."""
 
 
-def run(policy: str, rate: float, load: MixedLoad, cost: Fitted, settings: Mapping[str, str]) -> RunRecord:
+def run(
+    policy: str, rate: float, load: MixedLoad, cost: Fitted, settings: Mapping[str, str], num_blocks: int = NUM_BLOCKS
+) -> RunRecord:
     """One run of one policy. A `rate` of infinity sends everything at once."""
     plan = Plan(policy=policy, settings=settings, defaults=LIMITS)
-    plant = Plant(cost=cost, num_blocks=NUM_BLOCKS, num_host_blocks=0, context=CONTEXT)
+    plant = Plant(cost=cost, num_blocks=num_blocks, num_host_blocks=0, context=CONTEXT)
     return simulate(load.workload(rate, 0).items(), Pool(plant=plant, plan=plan))
 
 
@@ -75,6 +77,7 @@ def main() -> None:
     parser.add_argument("--rates", default="1.2,0.8")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--num-requests", type=int, default=200)
+    parser.add_argument("--num-blocks", type=int, default=NUM_BLOCKS, help="blocks of the KV cache, of 16 tokens")
     parser.add_argument("--calibration", type=Path)
     parser.add_argument("--set", action="append", default=[], metavar="POLICY.KEY=VALUE")
     parser.add_argument("--json", type=Path, help="write every run's figures to this file")
@@ -90,7 +93,7 @@ def main() -> None:
     ]
     bases = []
     for load in loads:
-        record = run("vllm", float("inf"), load, cost, {})
+        record = run("vllm", float("inf"), load, cost, {}, given.num_blocks)
         bases.append(sustained_rate(len(record.requests), record.steps))
     print("vllm sustains", ", ".join(f"{base:.3g}" for base in bases), "requests/s", flush=True)
     everything = {}
@@ -98,7 +101,7 @@ def main() -> None:
         scores: dict[str, list[Score]] = {}
         for policy in given.policies.split(","):
             scores[policy] = [
-                score(run(policy, base * factor, load, cost, settings.get(policy, {})))
+                score(run(policy, base * factor, load, cost, settings.get(policy, {}), given.num_blocks))
                 for load, base in zip(loads, bases, strict=True)
             ]
             one = middle(scores[policy])

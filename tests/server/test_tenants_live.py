@@ -1,5 +1,6 @@
 """Tenants on a real engine and a real process: what a stand-in cannot show."""
 
+import os
 import random
 import signal
 import time
@@ -9,7 +10,8 @@ import httpx
 import pytest
 
 from headway.engine import AsyncLLM
-from headway.server import usage_path
+from headway.server import ServerConfig, usage_path
+from headway.server.serve import hold_reloads
 from headway.tenancy import open_store
 from tests.support.engines import simulated_engine
 from tests.support.live_server import live
@@ -100,3 +102,18 @@ def test_a_signal_reads_the_file_again_and_usage_is_kept(tmp_path, nursery):
     used = {key.tenant: usage for key, usage in rows}
     assert (used["a"].requests, used["a"].output_tokens) == (1, 3)
     assert used["b"].requests == 1
+
+
+def test_a_reload_that_comes_before_the_model_ends_nothing(tmp_path):
+    """SIGHUP while the model is loaded: the file is read later anyway. Without tenants it means what it always does."""
+    heard = []
+    before = signal.signal(signal.SIGHUP, lambda number, _: heard.append(number))
+    try:
+        hold_reloads(ServerConfig())
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert heard == [signal.SIGHUP]
+        hold_reloads(ServerConfig(tenants=tmp_path / "tenants.toml"))
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert heard == [signal.SIGHUP]
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -207,9 +207,10 @@ def _run(engine: EngineConfig, server: ServerConfig, guarding: Guarding, recordi
     from headway.cli import summary
     from headway.engine import AsyncLLM
     from headway.server import check_accounts
-    from headway.server.serve import bind
+    from headway.server.serve import bind, hold_reloads
     from headway.server.serve import serve as serve_http
 
+    hold_reloads(server)
     check_accounts(server)
     with bind(server) as listener, recording:
         with summary.LoadingBar() as bar:

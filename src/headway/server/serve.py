@@ -46,6 +46,15 @@ def bind(config: ServerConfig) -> socket.socket:
     return listener
 
 
+def hold_reloads(config: ServerConfig) -> None:
+    """From here on a SIGHUP asks for a reload and does not end the process; called before anything is loaded.
+
+    The tenants file is read when the model is there: who asks earlier has what they asked for.
+    """
+    if config.tenants is not None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def serve(
     engine: ServedEngine,
     config: ServerConfig,

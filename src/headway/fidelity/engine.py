@@ -137,9 +137,9 @@ def _pair(
     unpaced = _pool(entrant, calibration)
     paced = replace(unpaced, plant=replace(unpaced.plant, cost_at=pace.at))
     ratios = [
-        (step.seconds + (step.host_s or 0.0)) / pace.at(step.begin_s - live.start_s).predict(step.load)
+        (step.seconds + (step.host_s or 0.0)) / pace.at(step.start_s - live.start_s).predict(step.load)
         for step in live.steps
-        if step.begin_s >= live.start_s
+        if step.start_s >= live.start_s
     ]
     return _Pair(
         live=live,

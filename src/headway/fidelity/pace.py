@@ -29,8 +29,8 @@ class Pace:
     def __init__(self, model: Fitted, steps: Sequence[Observation], start_s: float) -> None:
         windows: dict[int, list[Observation]] = {}
         for step in steps:
-            if step.begin_s >= start_s:
-                windows.setdefault(int((step.begin_s - start_s) / WINDOW_S), []).append(step)
+            if step.start_s >= start_s:
+                windows.setdefault(int((step.start_s - start_s) / WINDOW_S), []).append(step)
         self._constant = model
         self._models = {number: model.at_pace(*_factors(model, own)) for number, own in windows.items()}
 

@@ -76,7 +76,7 @@ def steps_of(machine, model, window):
     ]
     own = model.at_pace(*machine)
     return [
-        Observation(load, own.executor_s(load), begin_s=100.0 + WINDOW_S * window + 0.04 * k)
+        Observation(load, own.executor_s(load), start_s=100.0 + WINDOW_S * window + 0.04 * k)
         for k, load in enumerate(loads * 15)
     ]
 

@@ -98,7 +98,7 @@ def test_only_steps_that_follow_each_other_count():
     listener.on_events(step(1, 0.101, 0.2, {"a": 4, "b": 1}, tokens=2))
     listener.on_events(step(2, 5.0, 5.1, {"a": 1}, tokens=1))
     [one] = listener.found
-    assert one == Observation(Load(5, 2, 1, 1, [(4, 46)]), 0.09, pytest.approx(0.009), begin_s=0.101)
+    assert one == Observation(Load(5, 2, 1, 1, [(4, 46)]), 0.09, pytest.approx(0.009), start_s=0.101)
 
 
 def test_a_small_engine_is_refused():

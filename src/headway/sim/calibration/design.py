@@ -8,7 +8,7 @@ from itertools import product
 
 from headway.core import Batch, Draw, Lane, SamplingParams
 
-_DECODES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 16, 24, 32, 48, 64)
+_DECODES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 24, 32, 48, 64)
 _CONTEXTS = (32, 256, 1024)
 _CHUNKS = (16, 32, 64, 128, 256, 512, 1024)
 _MOST_CONTEXT = 24_576

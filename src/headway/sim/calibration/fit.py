@@ -16,9 +16,9 @@ from headway.sim.calibration.nnls import solve
 from headway.sim.fitted import Fitted
 from headway.sim.load import Load
 
-KNOTS = (1, 4, 5, 6, 7, 8, 12, 13, 16, 24, 32, 64, 128, 256)
-"""Where the curve of tokens may bend. Kernels work in tiles of four to eight rows, and where one begins the time jumps:
-by a quarter at the seventh row where a tile has six.
+KNOTS = (1, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24, 32, 64, 128, 256)
+"""Where the curve of tokens may bend. Kernels work in tiles of four, six or eight rows, and where the second one begins,
+at five, seven or nine, the time jumps: by a quarter at the seventh row where a tile has six.
 """
 
 _FAR = 1024
@@ -32,13 +32,13 @@ _LEAST_S = 1e-4
 class Observation:
     """One measured step: the executor's `seconds`, and the engine's own from the step before; None without one.
 
-    `begin_s` is when it began, on the engine's clock.
+    `start_s` is when it began, on the engine's clock.
     """
 
     load: Load
     seconds: float
     host_s: float | None = None
-    begin_s: float = 0.0
+    start_s: float = 0.0
 
     @property
     def num_lanes(self) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.core import Request, Sequence, Tier
@@ -104,14 +104,36 @@ def test_ageing_limits_who_may_overtake(old, new, arrival, age, more, at):
     assert rank(_sequence("old", arrival, old)) < rank(_sequence("new", later, new))
 
 
-@given(scene=scenes(), limit=st.sampled_from([0.5, 0.75]), overflow=st.sampled_from(["0", "0.05"]))
-def test_admission_leaves_its_share_of_the_blocks_free(scene, limit, overflow):
-    """`kv_cache_utilization_limit`: who joins others leaves the rest free; everybody is served all the same."""
-    records = run_scene(scene, "headway", {"kv_cache_utilization_limit": str(limit), "overflow": overflow})
+CUT_IN_TWO = parse_scene(
+    {
+        "block_size": 1,
+        "num_blocks": 40,
+        "requests": [{"id": "A", "prompt": 24, "output": 6}, {"id": "B", "prompt": 24, "output": 2}],
+    }
+)
+"""B's first chunk would leave the headroom free, its whole prompt would not."""
+
+
+@given(
+    scene=scenes(),
+    limit=st.sampled_from([0.5, 0.75]),
+    overflow=st.sampled_from(["0", "0.05"]),
+    budget=st.integers(3, 30),
+)
+@example(scene=CUT_IN_TWO, limit=0.75, overflow="0", budget=10)
+def test_admission_leaves_its_share_of_the_blocks_free(scene, limit, overflow, budget):
+    """`kv_cache_utilization_limit`: whole prompts of those who join others leave the rest free; everybody is served."""
+    settings = {"kv_cache_utilization_limit": str(limit), "overflow": overflow, "max_num_batched_tokens": str(budget)}
+    records = run_scene(scene, "headway", settings)
     kept, inside = int((1.0 - limit) * scene.num_blocks), set()
+    num_blocks = {request.id: -(-request.prompt // scene.block_size) for request in scene.requests}
     for record in records:
-        assert record.free_blocks >= kept or inside >= set(record.grants) or len(record.grants) == 1
-        inside = (inside | set(record.grants)) - {*record.preempted, *record.finished}
+        joins = set(record.grants) - inside
+        inside |= joins
+        if joins and len(inside) > 1:
+            assert record.free_blocks >= kept, picture(scene, records)
+            assert sum(num_blocks[name] for name in inside) <= scene.num_blocks - kept, picture(scene, records)
+        inside -= {*record.preempted, *record.finished}
     assert {name for record in records for name in record.finished} == {request.id for request in scene.requests}
 
 

@@ -159,7 +159,7 @@ class PromptPass:
         num = self._affordable(seq, ledger.num_pending(seq))
         if not ledger.take(seq, num):
             return False
-        if ledger.num_free < rules.num_spare_blocks and (self._view.running or self._plan.grants):
+        if rules.num_spare_blocks and (self._view.running or self._plan.grants) and self._num_left(seq) < 0:
             ledger.give_back(seq, ledger.block_size * ledger.num_held(seq) if seq.num_computed else None)
             return False
         self._budget.num_seqs -= seq.num_branches
@@ -171,6 +171,13 @@ class PromptPass:
         if self._shares is not None:
             self._shares.admit(seq)
         return True
+
+    def _num_left(self, seq: Sequence) -> int:
+        """Free blocks beyond the spare ones when all prompts under way, with this one, have been computed."""
+        ledger = self._view.ledger
+        prompts = {one.id: one for one in (*self._started, *(entry.seq for entry in self._plan.grants), seq)}
+        num_owed = sum(max(0, ledger.blocks_for(one.num_tokens) - ledger.num_held(one)) for one in prompts.values())
+        return ledger.num_free - num_owed - self._rules.num_spare_blocks
 
     def _allowed_lead(self, counters: VirtualCounters | None) -> float:
         """The counter up to which a tenant's short prompts may pass."""

@@ -12,7 +12,7 @@ from headway.cli.main import main
 def configs(monkeypatch):
     """What `serve` would start, instead of starting it."""
     seen = []
-    monkeypatch.setattr(serve, "_run", lambda engine, server, *_: seen.append((engine, server)))
+    monkeypatch.setattr(serve, "_run", lambda *given: seen.append(given[:3]))
     return seen
 
 
@@ -24,7 +24,7 @@ def test_values_and_policy_table(tmp_path, configs):
         '[policy]\nname = "headway"\nitl_target_ms = 50\nfair = false\n'
     )
     assert main(["serve", "--config", str(path), "--max-num-seqs", "9"]) == 0
-    ((engine, server),) = configs
+    ((engine, server, _),) = configs
     assert (engine.max_num_seqs, engine.kv_cache_memory, engine.policy) == (9, 64 << 20, "headway")
     assert engine.policy_settings == {"itl_target_ms": "50", "fair": "false"}
     assert server.api_keys == ("a", "b")
@@ -34,8 +34,10 @@ def test_the_careful_start_is_one_file(configs):
     """`examples/careful.toml` leaves a quarter of the KV cache to answers that grow, and bounds prompts and queue."""
     path = Path(__file__).parents[3] / "examples" / "careful.toml"
     assert main(["serve", "--config", str(path)]) == 0
-    ((engine, _),) = configs
-    assert (engine.kv_cache_utilization_limit, engine.max_num_prefill_tokens) == (0.75, 512)
+    ((engine, _, guarding),) = configs
+    assert engine.kv_cache_utilization_limit == 0.75
+    assert 0 < engine.max_num_prefill_tokens < engine.max_num_batched_tokens
+    assert guarding.limits.max_queued_requests == 64
 
 
 @pytest.mark.parametrize(

@@ -86,5 +86,6 @@ class Sequence:
         """The counters agree with each other."""
         assert 0 <= self.num_computed <= self.num_tokens, f"{self.id}: computed more than it has"
         assert 0 <= self.num_in_flight <= self.num_pending, f"{self.id}: more in flight than pending"
+        assert self.num_prompt <= self.num_prefill <= self.num_tokens, f"{self.id}: its prefill ends nowhere"
         assert self.num_output <= self.request.max_output, f"{self.id}: went past its maximal output"
         assert (self.place in (Place.ENDED, Place.GONE)) == (self.finish_reason is not None), f"{self.id}: {self.place}"

@@ -84,7 +84,7 @@ def evict_gang(view: View, plan: StepPlan, budget: Budget, gang: Gang, *, swap: 
 def num_needed(ledger: Ledger, gang: Gang) -> int:
     """Free blocks that a gang's return asks for: what it holds (of a prompt, the whole), and one for each."""
     num_held = ledger.books.num_shared(seq.id for seq in gang)
-    if len(gang) == 1 and gang[0].num_pending > 1:
+    if len(gang) == 1 and not gang[0].is_decoding:
         num_held = max(num_held, ledger.blocks_for(gang[0].num_tokens))
     return num_held + len(gang)
 

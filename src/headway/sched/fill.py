@@ -70,13 +70,7 @@ def obtain(view: View, plan: StepPlan, seq: Sequence, num_tokens: int) -> bool:
     return True
 
 
-def run_in_order(
-    view: View,
-    plan: StepPlan,
-    wanted: list[tuple[Sequence, int]],
-    idle: list[Sequence],
-    method: PreemptMethod = PreemptMethod.SWAP,
-) -> None:
+def run_in_order(view: View, plan: StepPlan, wanted: list[tuple[Sequence, int]], idle: list[Sequence]) -> None:
     """Grant the sequences of a batch, from its front, so many tokens each. Uses up both lists.
 
     Where blocks lack, the last of `idle`, which are not in the batch, gives way, then the last of the batch
@@ -90,7 +84,8 @@ def run_in_order(
             at += 1
             continue
         victim = idle.pop() if idle else wanted.pop()[0]
-        if victim is not seq and victim.place is Place.RUNNING and not preempt(plan, view, victim, method):
+        holds = victim is not seq and victim.place is Place.RUNNING
+        if holds and not preempt(plan, view, victim, PreemptMethod.SWAP):
             preempt(plan, view, victim)
 
 

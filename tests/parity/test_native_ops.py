@@ -27,7 +27,7 @@ def quantised(rows, levels=127):
     return np.rint(rows * (np.float32(levels) / top)).astype(float) * (top / np.float32(levels))
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 5, 17])
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 5, 17])
 @pytest.mark.parametrize(("num_inputs", "num_outputs"), [(1, 1), (7, 5), (64, 48), (100, 97), (576, 130)])
 def test_float_linear(ops, num_rows, num_inputs, num_outputs):
     """A float32 matrix product with bias is `x @ weight.T + bias`, for any shape."""
@@ -38,7 +38,7 @@ def test_float_linear(ops, num_rows, num_inputs, num_outputs):
     np.testing.assert_allclose(out, kernels.linear(x, weight) + bias, rtol=1e-5, atol=1e-5 * num_inputs**0.5)
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 5, 17])
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 5, 17])
 @pytest.mark.parametrize(("num_inputs", "num_outputs"), [(1, 1), (7, 5), (64, 48), (100, 97), (1536, 130)])
 def test_int8_linear(ops, num_rows, num_inputs, num_outputs):
     """An int8 product is exact on the rounded numbers: weights to 127 steps, activations to the set's own steps."""

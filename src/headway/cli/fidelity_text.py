@@ -41,6 +41,7 @@ def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
         "num_runs": one.num_runs,
         "figures": figures,
         "slowness": one.slowness,
+        "speed": {"reading": one.reading, "computing": one.computing, "plausible": one.is_plausible},
         "steps": steps,
         "replay": replayed,
     }
@@ -71,10 +72,13 @@ def engine_text(check: EngineCheck) -> str:
                 columns=("figure", "live", "simulated", "error", "bound", "at calibrated speed", "samples"),
                 rows=rows,
                 note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
-                f"steps took {one.slowness:.2f} times what they took in the calibration;\n"
-                f"live steps took {one.step_median:.2f} times what was predicted, {one.step_mean:.2f} in the mean",
+                f"steps took {one.slowness:.2f} times what they took in the calibration,\n"
+                f"reading {one.reading:.2f} and computing {one.computing:.2f} times (medians of each two seconds);\n"
+                f"of steps that the speed was not taken from, {one.step_median:.2f} times what was then predicted, "
+                f"{one.step_mean:.2f} in the mean",
             ).to_text()
         )
+    tables += _remarks(check)
     verdict = "within all bounds" if check.is_within else "beyond a bound"
     if not check.is_complete:
         verdict = "interrupted: what is here was measured until then"
@@ -84,3 +88,19 @@ def engine_text(check: EngineCheck) -> str:
         f"median of {trial.repeats}"
     )
     return "\n\n".join(tables)
+
+
+def _remarks(check: EngineCheck) -> list[str]:
+    """What the bounds do not see: a speed so far from the calibration's that its step times may be wrong."""
+    from headway.fidelity import PLAUSIBLE
+
+    odd = [one.policy for one in check.checks if not one.is_plausible]
+    if not odd:
+        return []
+    low, high = PLAUSIBLE
+    remark = (
+        f"The times found under {', '.join(odd)} are not {low:g} to {high:g} times those calibrated: the machine has "
+        "changed, or the calibration is wrong, and the bounds, kept at the speed found, cannot tell which. Go by "
+        "the column at calibrated speed, and calibrate again."
+    )
+    return [remark]

@@ -3,13 +3,14 @@
 Must not know: the command line. Start reading at `gpu`, then `operators`, then `engine`.
 """
 
-from headway.fidelity.engine import EngineCheck, EngineTrial, PolicyCheck, check_engine
+from headway.fidelity.engine import PLAUSIBLE, EngineCheck, EngineTrial, PolicyCheck, check_engine
 from headway.fidelity.gpu import GpuCheck, check_gpu
 from headway.fidelity.operators import OPERATOR_BOUNDS, OperatorCheck, check_operators
 from headway.fidelity.outcome import Deviation, deviations
 
 __all__ = [
     "OPERATOR_BOUNDS",
+    "PLAUSIBLE",
     "Deviation",
     "EngineCheck",
     "EngineTrial",

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from headway.bench.mixed import MixedLoad
+from headway.cli.fidelity_text import engine_text
 from headway.cli.main import main
 from headway.errors import BadSetting
-from headway.fidelity import EngineTrial, check_engine
+from headway.fidelity import PLAUSIBLE, EngineTrial, check_engine
 from headway.fidelity.pace import WINDOW_S, Pace, slowness
 from headway.sim import Calibration, Fitted, write_calibration
 from headway.sim.calibration import Observation
@@ -16,6 +17,7 @@ from headway.sim.load import Load
 from tests.support.tiny_model import write_tiny_gguf
 
 FAST = MixedLoad(num_requests=8, prompt_median=12, prompt_p90=30, output_median=4, output_p90=9, context=128)
+NO_BOUNDS = {"latency_bound": 1e9, "throughput_bound": 1e9}
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,42 @@ def test_the_speed_of_reading_and_of_computing_is_found_again_in_every_window():
     assert slowness(model, steps) == pytest.approx(1.27, abs=0.05)
 
 
+def test_a_window_without_steps_is_like_the_nearest_whatever_was_asked_before():
+    """Of two as near the earlier counts, and one that was filled in is no neighbour of the next."""
+    model = Fitted(rows=((1, 7e-3), (64, 55e-3)))
+    steps = [*steps_of((2.0, 2.0), model, 6), *steps_of((1.0, 1.0), model, 0)]
+    load = Load(num_tokens=64)
+
+    def asked(*windows):
+        pace = Pace(model, steps, start_s=100.0)
+        return {
+            window: round(pace.at(WINDOW_S * window).executor_s(load) / model.executor_s(load)) for window in windows
+        }
+
+    assert asked(0, 1, 2, 3, 4, 5, 6, 9) == asked(9, 6, 5, 4, 3, 2, 1, 0) == asked(3, 4, 2, 5, 1, 9, 0, 6)
+    assert asked(2, 3, 4) == {2: 1, 3: 1, 4: 2}
+
+
+def test_steps_that_a_model_has_for_nothing_say_nothing_of_the_speed():
+    """A calibration may put all of a step into its sequences; a step without one then divides nothing by zero."""
+    model = Fitted(rows=((1, 0.0),), lane_s=1e-3)
+    steps = [Observation(Load(num_tokens=4), 1e-3), Observation(Load(num_tokens=1, num_decodes=1), 2e-3)]
+    [(_, computing)] = Pace(model, steps, start_s=0.0).factors
+    assert computing == pytest.approx(2.0)
+
+
+def test_a_model_that_is_wrong_all_along_passes_as_speed_and_is_told(engine):
+    """Its rows may keep their bounds, as its error is taken for the machine's; the check says that it cannot tell."""
+    trial = EngineTrial(requests=FAST, policies=("vllm",), repeats=1, load=0.85, **NO_BOUNDS)
+    check = check_engine(engine, calibration(3e-2), trial, on_progress=lambda *_: None)
+    [one] = check.checks
+    assert check.is_within
+    assert one.reading < PLAUSIBLE[0]
+    assert not one.is_plausible
+    assert "cannot tell which" in engine_text(check)
+    assert all(row.error > 1.0 for row in one.unpaced if row.metric == "ITL")
+
+
 def test_a_run_without_steps_has_the_pace_of_the_calibration():
     """Nothing is known of the machine, so nothing is changed; steps before the run count as none."""
     model = Fitted(rows=((1, 2e-3),))
@@ -100,7 +138,7 @@ def test_a_run_without_steps_has_the_pace_of_the_calibration():
 
 def test_an_interrupted_check_keeps_the_runs_that_ended(engine):
     """Ctrl-C in the second policy: the first one's figures stay, and the check is not within its bounds."""
-    trial = EngineTrial(requests=FAST, policies=("vllm", "headway"), repeats=1, latency_bound=1e9, throughput_bound=1e9)
+    trial = EngineTrial(requests=FAST, policies=("vllm", "headway"), repeats=1, **NO_BOUNDS)
 
     def interrupt(name, _):
         if name == "headway 1":

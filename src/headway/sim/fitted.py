@@ -17,6 +17,7 @@ FORMAT = "headway-step-times"
 VERSION = 2
 _PLAIN = ("lane_s", "drawn_s", "context_s", "attend_s", "swap_s", "host_s", "host_lane_s")
 _READING = ("context_s", "swap_s")
+_SMALLEST = Load(num_tokens=1, num_drawn=1, num_decodes=1, decode_context=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +138,12 @@ def read_calibration(path: Path) -> Calibration:
         )
     coefficients = _table(document, "coefficients", path)
     values = {name: _number(coefficients, name, path, 0.0) for name in _PLAIN}
+    model = Fitted(rows=_rows(coefficients.get("rows"), path), **values)
+    if not model.executor_s(_SMALLEST):
+        raise BadSetting(f"{path}: by its coefficients a step takes no time; run `headway calibrate` again")
     fit = _table(document, "fit", path)
     return Calibration(
-        model=Fitted(rows=_rows(coefficients.get("rows"), path), **values),
+        model=model,
         num_steps=int(_number(fit, "num_steps", path)),
         median_error=_number(fit, "median_relative_error", path),
         p95_error=_number(fit, "p95_relative_error", path),

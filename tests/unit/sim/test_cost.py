@@ -217,6 +217,9 @@ def test_a_calibration_survives_its_file(tmp_path):
         path.write_text(json.dumps(document))
         with pytest.raises(BadSetting, match=message):
             read_calibration(path)
+    path.write_text(json.dumps({**json.loads(text), "coefficients": {"rows": [[1, 0.0], [4, 1.0]], "host_s": 1e-3}}))
+    with pytest.raises(BadSetting, match="takes no time"):
+        read_calibration(path)
     path.write_text(text.replace('"version": 2', '"version": 1'))
     with pytest.raises(BadSetting, match="version 1 of step times"):
         read_calibration(path)

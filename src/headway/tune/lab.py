@@ -114,10 +114,10 @@ def ranked(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def unlike_first(samples: Iterable[Sample]) -> list[Sample]:
-    """In the same order, but behind all others whose run came out exactly like an earlier one's.
+    """In the same order, but whose run came out exactly like an earlier one's goes behind all others that keep as much.
 
     Two settings of which no request felt a difference are one as far as this traffic can tell: only where room is left
-    is it worth a live run to try both.
+    is it worth a live run to try both. None of them goes behind one that breaks a promise.
     """
     first: dict[tuple[object, ...], Sample] = {}
     rest = []
@@ -125,7 +125,7 @@ def unlike_first(samples: Iterable[Sample]) -> list[Sample]:
         felt = (one.factor, one.output_rate, one.itl_p99_ms, *sorted(one.values.items()))
         if first.setdefault(felt, one) is not one:
             rest.append(one)
-    return [*first.values(), *rest]
+    return sorted([*first.values(), *rest], key=lambda one: not one.keeps)
 
 
 def _coarse(value: float) -> int:

@@ -191,6 +191,13 @@ def test_what_came_out_alike_is_run_live_last():
     assert unlike_first([first, twin, other]) == [first, other, twin]
 
 
+def test_a_twin_that_keeps_its_promises_goes_before_whatever_breaks_one():
+    """A live run is worth more on the same good setting than on one that is known to be bad."""
+    first, bad = sample(factor=2.0), sample(factor=3.0, broken=("ttft_p95_ms",))
+    twin, bad_twin = (replace(one, setting=replace(one.setting, max_num_seqs=32)) for one in (first, bad))
+    assert unlike_first([first, twin, bad, bad_twin]) == [first, twin, bad, bad_twin]
+
+
 def test_all_stages_leave_their_evidence(outcome):
     """Five of them, and what breaks beyond; the choice is no worse than the baseline on the real traffic."""
     assert [stage.name for stage in outcome.stages] == [

@@ -86,7 +86,12 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
     share = measured.kv_cache.get("gpu_memory_utilization") or measured.engine.get("gpu_memory_utilization")
     utilization = float(share) if isinstance(share, int | float) else 0.9
     blocks = kv_blocks(card, device, parallel, block_size=block_size, utilization=utilization, reserved=_RESERVED)
-    num_blocks = measured.memory("num_gpu_blocks", max(1, blocks))
+    num_blocks = measured.memory("num_gpu_blocks", max(_NULL_BLOCKS, blocks))
+    if num_blocks <= _NULL_BLOCKS and measured.kv_cache.get("num_gpu_blocks") is not None:
+        raise BadSetting(
+            f"{measured.meta_file}: kv_cache.num_gpu_blocks is {num_blocks}; it must be at least {_NULL_BLOCKS + 1}, "
+            f"as {_NULL_BLOCKS} is vLLM's padding"
+        )
     if num_blocks <= _NULL_BLOCKS:
         raise BadSetting(
             f"{measured.meta_file} has no kv_cache.num_gpu_blocks, and the weights of {card.name} leave no room for KV "

@@ -66,6 +66,9 @@ def test_a_model_that_does_not_fit_is_no_table_of_nothing(shared_data, tmp_path)
     )
     with pytest.raises(BadSetting, match=r"run_meta.json has no .*weights of Qwen3-14B .* 0.9 of 1 x RTX4090"):
         check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
+    (tmp_path / "run_meta.json").write_text(json.dumps({**meta, "kv_cache": {"num_gpu_blocks": 1}}))
+    with pytest.raises(BadSetting, match=r"run_meta.json: kv_cache.num_gpu_blocks is 1; it must be at least 2"):
+        check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
 
 
 def test_a_meta_file_that_says_nonsense_is_named(tmp_path):

@@ -63,6 +63,8 @@ def fails(capsys, *args):
         (["policies", "--policies", "vllm,bogus"], "bogus"),
         (["policies", "--set", "headway.foo=1"], "has no parameter 'foo'"),
         (["policies", "--set", "vllm.max_long_partial_prefills=1"], "no prompt counts as long"),
+        (["policies", "--set", "vtc.base=ltr"], "orders its queue itself"),
+        (["policies", "--set", "deadline.chunk_size=4096"], "is 2048; it must be at least 4096"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, args, words):
@@ -77,6 +79,9 @@ def test_policy_flags_are_checked(capsys, model):
     for args, words in (
         (["--rates", "1.2,x"], "--rates"),
         (["--set", "chunk=3"], "POLICY.KEY=VALUE"),
+        # what goes with the engine's limits, if not with a policy's own ones, comes as far as the next mistake
+        (["--set", "sarathi_serve.chunk_high=1024", "--set", "sarathi_serve.chunk_low=256", "--rates", "x"], "--rates"),
+        (["--max-num-batched-tokens", "8192", "--set", "deadline.chunk_size=4096", "--rates", "x"], "--rates"),
         (["--prompt-p90", "5"], "P90"),
     ):
         status, err = fails(capsys, "policies", *small(model), "--max-model-len", "512", *args)

@@ -12,6 +12,7 @@ from headway.errors import BadSetting
 if TYPE_CHECKING:
     from headway.engine import AsyncLLM
     from headway.obs import Recorder
+    from headway.obs.decision_log import DecisionLog
     from headway.obs.rotating import RotatingFile
 
 _ENDPOINT = re.compile(r"https?://[^/\s]")
@@ -34,22 +35,25 @@ class Recording:
         self._requests, self._steps, self._max_bytes = requests, steps, max_mb << 20
         self._recorder: Recorder | None = None
         self._decisions: RotatingFile | None = None
+        self._log: DecisionLog | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> None:
-        """Open the files, and look whether traces can be sent."""
+        """Open all files, or none, and look whether traces can be sent."""
         if self._traces_endpoint is not None:
             _require_otel()
-        if self._requests is not None:
-            from headway.obs import Recorder
+        with ExitStack() as opened:
+            if self._requests is not None:
+                from headway.obs import Recorder
 
-            self._recorder = Recorder(self._requests, max_bytes=self._max_bytes)
-            self._open.callback(self._recorder.close)
-        if self._steps is not None:
-            from headway.obs.rotating import RotatingFile
+                self._recorder = Recorder(self._requests, max_bytes=self._max_bytes)
+                opened.callback(self._recorder.close)
+            if self._steps is not None:
+                from headway.obs.rotating import RotatingFile
 
-            self._decisions = RotatingFile(self._steps, self._max_bytes)
-            self._open.callback(self._decisions.close)
+                self._decisions = RotatingFile(self._steps, self._max_bytes)
+                opened.callback(self._end_decisions)
+            self._open = opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
         """Write what is left."""
@@ -65,20 +69,26 @@ class Recording:
             from headway.obs.decision_log import DecisionLog
 
             engine = llm.engine
-            log = DecisionLog(
+            self._log = DecisionLog(
                 self._decisions,
                 scheduling_facts(engine),
                 block_size=engine.limits.block_size,
                 max_bytes=self._max_bytes,
             )
-            self._open.callback(log.close)
-            llm.add_listener(log.on_events)
+            llm.add_listener(self._log.on_events)
         if self._traces_endpoint is not None:
             from headway.obs.spans import otlp_spans
 
             spans = otlp_spans(self._traces_endpoint, llm.model_name, llm.engine.clock.now)
             self._open.callback(spans.close)
             llm.add_listener(spans.on_events)
+
+    def _end_decisions(self) -> None:
+        """The file is its log's, once there is one: whose writer may still be at it when the wait for it is over."""
+        if self._log is not None:
+            self._log.close()
+        elif self._decisions is not None:
+            self._decisions.close()
 
 
 def _require_otel() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -240,16 +240,25 @@ def _json_object(flag: str, text: str | None) -> dict[str, Any]:
     return found
 
 
-def settings_by_policy(texts: Iterable[str], policies: Sequence[str]) -> dict[str, dict[str, str]]:
-    """`POLICY.KEY=VALUE` texts as `--set` settings of each policy. Raises `BadSetting`."""
+def settings_by_policy(given: Mapping[str, Any], policies: Sequence[str]) -> dict[str, dict[str, str]]:
+    """`POLICY.KEY=VALUE` texts as `--set` settings of each policy.
+
+    They are tried together with the engine's limits, as these set the parameters that mean the same. Raises
+    `BadSetting`, before any model is loaded, for one that is unknown, or that does not go with the others.
+    """
     from headway.cli.values import parse_settings
+    from headway.engine import EngineConfig
+    from headway.sched import make_policy
 
     chosen: dict[str, dict[str, str]] = {}
-    for key, value in parse_settings(texts).items():
+    for key, value in parse_settings(given["settings"] or ()).items():
         policy, dot, name = key.rpartition(".")
         if not dot or policy not in policies:
             raise BadSetting(f"--set {key}: write POLICY.KEY=VALUE, with one of {', '.join(policies)}")
         chosen.setdefault(policy, {})[name] = value
+    limits = EngineConfig(**{name: given[name] for name in ("max_num_seqs", "max_num_batched_tokens")})
+    for policy, settings in chosen.items():
+        make_policy(policy, settings, limits.policy_defaults())
     return chosen
 
 

@@ -90,7 +90,7 @@ def _run(given: dict[str, Any]) -> int:
     from headway.cli.output import notices, results
 
     names = _names(given["only"])
-    settings = _settings(given, names)
+    settings = options.settings_by_policy(given, names)
     engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
     contest = _contest(given, names, settings, engine.limits.max_model_len)
     try:
@@ -130,21 +130,6 @@ def _names(only: str | None) -> list[str]:
     for name in names:
         policy_class(name)
     return list(dict.fromkeys(names))
-
-
-def _settings(given: Mapping[str, Any], names: list[str]) -> dict[str, dict[str, str]]:
-    """Parameters by policy; one that is unknown, or does not go with the others, is refused before the model is loaded.
-
-    They are tried together with the engine's limits, as these set those parameters that mean the same.
-    """
-    from headway.engine import EngineConfig
-    from headway.sched import make_policy
-
-    limits = EngineConfig(**{name: given[name] for name in ("max_num_seqs", "max_num_batched_tokens")})
-    found = options.settings_by_policy(given["settings"] or (), names)
-    for policy, settings in found.items():
-        make_policy(policy, settings, limits.policy_defaults())
-    return found
 
 
 def _contest(

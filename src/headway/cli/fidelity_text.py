@@ -48,46 +48,45 @@ def _policy_json(check: EngineCheck, one: PolicyCheck) -> dict[str, Any]:
 
 
 def engine_text(check: EngineCheck) -> str:
-    """A table for each policy, and the verdict."""
-    from headway.report import Grid
-
-    tables = []
-    for one in check.checks:
-        rows = [
-            (
-                f"{row.metric} {row.figure}",
-                row.measured,
-                row.simulated,
-                f"{100 * row.error:+.1f} %",
-                f"{100 * check.bound(row):g} %",
-                f"{100 * unpaced.error:+.1f} %",
-                row.size,
-            )
-            for row, unpaced in zip(one.rows, one.unpaced, strict=True)
-        ]
-        replayed = f"{one.num_differences} differ" if one.num_differences else "all the same"
-        tables.append(
-            Grid(
-                title=f"{one.policy}, {one.rate:.2f} requests/s, {one.num_runs} runs",
-                columns=("figure", "live", "simulated", "error", "bound", "at calibrated speed", "samples"),
-                rows=rows,
-                note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
-                f"steps took {one.slowness:.2f} times what they took in the calibration,\n"
-                f"reading {one.reading:.2f} and computing {one.computing:.2f} times (medians of each two seconds);\n"
-                f"of steps that the speed was not taken from, {one.step_median:.2f} times what was then predicted, "
-                f"{one.step_mean:.2f} in the mean",
-            ).to_text()
-        )
-    tables += _remarks(check)
+    """A table for each policy, what the bounds do not see, and the verdict."""
+    parts = [*(_table(check, one) for one in check.checks), *_remarks(check)]
     verdict = "within all bounds" if check.is_within else "beyond a bound"
     if not check.is_complete:
         verdict = "interrupted: what is here was measured until then"
     trial = check.trial
-    tables.append(
+    parts.append(
         f"{verdict}; {trial.requests.num_requests} requests at {trial.load:.0%} of what each policy sustains, "
         f"median of {trial.repeats}"
     )
-    return "\n\n".join(tables)
+    return "\n\n".join(parts)
+
+
+def _table(check: EngineCheck, one: PolicyCheck) -> str:
+    from headway.report import Grid
+
+    rows = [
+        (
+            f"{row.metric} {row.figure}",
+            row.measured,
+            row.simulated,
+            f"{100 * row.error:+.1f} %",
+            f"{100 * check.bound(row):g} %",
+            f"{100 * unpaced.error:+.1f} %",
+            row.size,
+        )
+        for row, unpaced in zip(one.rows, one.unpaced, strict=True)
+    ]
+    replayed = f"{one.num_differences} differ" if one.num_differences else "all the same"
+    return Grid(
+        title=f"{one.policy}, {one.rate:.2f} requests/s, {one.num_runs} runs",
+        columns=("figure", "live", "simulated", "error", "bound", "at calibrated speed", "samples"),
+        rows=rows,
+        note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
+        f"steps took {one.slowness:.2f} times what they took in the calibration,\n"
+        f"reading {one.reading:.2f} and computing {one.computing:.2f} times (medians over two seconds each);\n"
+        f"those that this was not taken from took {one.step_median:.2f} times what was then predicted, "
+        f"{one.step_mean:.2f} in the mean",
+    ).to_text()
 
 
 def _remarks(check: EngineCheck) -> list[str]:

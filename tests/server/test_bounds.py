@@ -1,5 +1,6 @@
 """HTTP's own parts are bounded before the application sees them."""
 
+import asyncio
 import json
 import re
 import resource
@@ -8,14 +9,18 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headway.core import FinishReason
-from headway.server.bounded import MAX_HEAD_BYTES
+from headway.server import ServerConfig
+from headway.server.bounded import MAX_HEAD_BYTES, BoundedHttp, bounded_http
 from headway.server.serve import allow_connections
 from tests.support.fake_engine import FakeEngine
-from tests.support.live_server import live
+from tests.support.live_server import LiveServer, live
 
 START = b"GET /version HTTP/1.1\r\nhost: x\r\n"
+UI = b"GET /ui HTTP/1.1\r\nhost: x\r\n"
 
 
 def until_closed(connection):
@@ -26,6 +31,20 @@ def until_closed(connection):
     except ConnectionResetError:
         pass  # it hung up while we were still sending
     return received
+
+
+def one_answer(connection):
+    """Head and body of an answer with a declared length."""
+    received = b""
+    while b"\r\n\r\n" not in received or len(received.partition(b"\r\n\r\n")[2]) < length_of(received):
+        piece = connection.recv(65536)
+        assert piece, received
+        received += piece
+    return received
+
+
+def length_of(answer):
+    return int(re.search(rb"content-length: (\d+)", answer)[1])
 
 
 @pytest.mark.server
@@ -59,10 +78,16 @@ def test_a_head_without_end_is_cut_off():
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    "nonsense", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET /health HTTP/1.1\r\nno colon\r\n\r\n"]
+    "nonsense",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /health HTTP/1.1\r\nno colon\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\nno length\r\n",
+    ],
+    ids=["tls", "head", "body"],
 )
 def test_what_is_no_http_is_an_error_like_every_other(nonsense):
-    """TLS spoken to an open port, a broken head: 400 in OpenAI's shape, with a request id in head and body."""
+    """TLS spoken to an open port, a broken head or body: 400 in OpenAI's shape, with a request id in head and body."""
     with live(FakeEngine()) as server, server.open_socket() as connection:
         connection.sendall(nonsense)
         head, _, body = until_closed(connection).partition(b"\r\n\r\n")
@@ -93,6 +118,7 @@ async def test_a_whole_head_is_measured_too(client):
 
 POST = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 BODY = b'{"prompt": "Hi"}'
+WHOLE = POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 HALF_DONE = {
@@ -121,29 +147,76 @@ def test_who_does_not_go_on_is_hung_up_on(monkeypatch):
 
 @pytest.mark.server
 def test_a_long_answer_outlives_the_time_for_a_head(monkeypatch):
-    """What is sent ahead of time waits for the answer under way, however long that takes."""
-    monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.2)
+    """What is sent ahead of time waits for the answer under way, however long that takes, and for each in turn."""
+    monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.15)
     engine = FakeEngine()
-    engine.permits = 0
     with live(engine) as server, server.open_socket() as connection:
-        connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY + b"GET /ver")
-        connection.settimeout(0.5)
+        server.call(engine.allow, len("Hello, world"))
+        connection.sendall(WHOLE + WHOLE + b"GET /ver")
+        assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
+        connection.settimeout(0.4)
         with pytest.raises(TimeoutError):
             connection.recv(1)
         server.call(engine.allow, None)
         connection.settimeout(10)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
+        assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.mark.server
-def test_who_reads_nothing_is_hung_up_on(monkeypatch):
-    """Whole answers too: those that are asked for and never read would be kept for ever."""
-    monkeypatch.setattr("headway.server.bounded.UNREAD_S", 0.1)
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(START + b"\r\n", b"\r\n"), (b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{", b"12345678")],
+    ids=["an empty line", "the rest of a body"],
+)
+def test_what_comes_after_an_answer_and_is_no_request_keeps_nothing_open(monkeypatch, first, then):
+    """It ends uvicorn's own wait for the next request, and begins none."""
+    monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.2)
     with live(FakeEngine()) as server, server.open_socket() as connection:
+        connection.sendall(first)
+        one_answer(connection)
+        connection.sendall(then)
+        assert until_closed(connection) == b""
+
+
+@pytest.mark.server
+def test_nothing_is_said_into_an_answer():
+    """What cannot be parsed behind a request that is being answered ends both; no second answer stands in the first."""
+    engine = FakeEngine()
+    engine.permits = 0
+    with live(engine) as server, server.open_socket() as connection:
+        connection.sendall(WHOLE + b"\x16\x03\x01 nonsense\r\n")
+        assert until_closed(connection) == b""
+        server.until(lambda: not engine.streams)
+
+
+def test_nothing_private_of_the_web_server_is_relied_on():
+    """What begins with an underscore comes and goes between the versions that are permitted."""
+    assert [name for name in vars(BoundedHttp) if name[0] == "_" != name[1] and hasattr(HttpToolsProtocol, name)] == []
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    "asked", [(UI + b"\r\n") * 50, UI + b"connection: close\r\n\r\n"], ids=["many", "one, and closed"]
+)
+def test_who_reads_nothing_is_hung_up_on(monkeypatch, caplog, loop, asked):
+    """Whole answers too. The last one may be too short to be waited for, and is when the connection is to be closed."""
+    monkeypatch.setattr("headway.server.bounded.LATER_S", 0.0)
+    monkeypatch.setattr(LiveServer, "run", staticmethod(loop))
+    with live(FakeEngine(), stall_timeout_s=0.1) as server, socket.socket() as connection:
+        server.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(b"GET /ui HTTP/1.1\r\nhost: x\r\n\r\n" * 400)
+        connection.connect((server.host, server.port))
+        connection.sendall(asked)
         server.until(lambda: server.num_connections == 1)
         server.until(lambda: server.num_connections == 0)
+    assert "has read nothing for 0.1 s" in caplog.text
+
+
+def test_the_time_for_a_reader_is_the_one_that_was_set():
+    """Longer than a stream's own, which says whose request it gives up; never where that never does."""
+    assert bounded_http(0.0).unread_s == 0.0
+    assert all(bounded_http(limit).unread_s > limit for limit in (0.1, ServerConfig().stall_timeout_s, 3600.0))
 
 
 @pytest.mark.server
@@ -153,7 +226,7 @@ def test_of_several_requests_sent_at_once_the_one_under_way_learns_of_the_end():
     engine.permits = 0
     with live(engine) as server:
         with server.open_socket() as connection:
-            connection.sendall((POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY) * 3)
+            connection.sendall(WHOLE * 3)
             server.until(lambda: engine.streams)
         server.until(lambda: not engine.streams)
     assert [reason for _, reason in engine.ended] == [FinishReason.ABORT]

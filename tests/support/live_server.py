@@ -8,7 +8,7 @@ import threading
 import uvicorn
 
 from headway.server import ServerConfig, create_app
-from headway.server.bounded import BoundedHttp
+from headway.server.bounded import bounded_http
 from headway.server.serve import bind
 
 
@@ -35,7 +35,11 @@ class LiveServer:
         self.host, self.port = self.sock.getsockname()[:2]
         self.url = f"http://{self.host}:{self.port}"
         web = uvicorn.Config(
-            create_app(engine, config), http=BoundedHttp, log_config=None, log_level="critical", ws="none"
+            create_app(engine, config),
+            http=bounded_http(config.stall_timeout_s),
+            log_config=None,
+            log_level="critical",
+            ws="none",
         )
         self._web = PromptWeb(web)
         self.loop = None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from headway.errors import InvalidRequest
 from headway.server.faults import Fault, HeadTooLarge, TooSlow, fault_of
 
-if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
+logger = logging.getLogger(__name__)
 
 LAST_WORD_S = 0.02
 """How long an answer under way may take once the client sends nothing more: enough for what is known already."""
@@ -24,42 +23,55 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_S = 60.0
 """How long a client may take from the first byte of a request, or from connecting, to the end of its headers."""
 
-UNREAD_S = 120.0
-"""After how long a client that takes nothing of what was written to it is hung up on."""
+LATER_S = 30.0
+"""How much longer a reader is waited for here than by its stream, which knows the request that it gives up."""
+
+LOOKS = 5
+"""How often a client is looked at within the time in which it must have read something."""
 
 
 class BoundedHttp(HttpToolsProtocol):
     """uvicorn's protocol that hangs up on a head without end. One that did end is measured by `require_small`.
 
-    Nothing is kept for ever for who does not go on: a head must end within `HEAD_S`, what was written must be read
-    within `UNREAD_S`, a connection without a request is closed by uvicorn's own limit (a body's is `body.py`'s).
+    Nothing is kept for ever for who does not go on. A head, the first one of a connection too, must end within
+    `HEAD_S`; between two requests uvicorn's own limit holds until the client sends something; `body.py` bounds bodies.
+    Of what waits to be written, some must be read within `unread_s` (0: no limit), whoever closed the connection.
 
     A client that shuts down its side of the connection counts as gone, as it does for nginx and Go: nobody can tell it
     from one that was closed. It still gets what can be said at once. Where one that sent several requests at once
     leaves, the one under way learns of it too: uvicorn tells only the last that came.
     """
 
+    unread_s = 0.0
     _num_head: int | None = 0
     _running: RequestResponseCycle | None = None
     _input_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
+    _num_unread = 0
+    _unread_since_s = 0.0
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and count while the head is still open."""
+        """Parse, and count while the head is still open. After an answer what comes need not be one: empty lines."""
         was_open = self._num_head is not None
         super().data_received(data)
-        if self._num_head is None or not was_open:
+        if self.transport.is_closing():
             return
-        self._num_head += len(data)
-        if self._num_head > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self._hang_up(fault_of(_too_large()))
+        if was_open and self._num_head is not None:
+            self._num_head += len(data)
+            if self._num_head > MAX_HEAD_BYTES:
+                self._hang_up(fault_of(_too_large()))
+        elif self._input_timer is None and not self._is_answering:
+            self._wait_for_client()
 
     def send_400_response(self, msg: str) -> None:
         """What cannot be parsed is told so in the shape of every other error."""
         self._hang_up(fault_of(InvalidRequest(f"this is no HTTP/1.1 request: {msg}")))
 
     def _hang_up(self, fault: Fault) -> None:
-        """Answer what never became a request, and close."""
+        """Answer what never became a whole request, and close. Nothing is said into the answer to an earlier one."""
+        if self._is_answering and not self._is_half_sent:
+            self.transport.close()
+            return
         name = uuid.uuid4().hex
         body, status = fault.encode(name), HTTPStatus(fault.status)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nconnection: close\r\nx-request-id: {name}\r\n"
@@ -79,6 +91,8 @@ class BoundedHttp(HttpToolsProtocol):
         """A head is open from the first byte, and its time runs from before it."""
         super().connection_made(transport)
         self._begin_head()
+        if self.unread_s:
+            self._watch_reader()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing waits for this client any more, and nothing of what it asked for is begun."""
@@ -100,7 +114,10 @@ class BoundedHttp(HttpToolsProtocol):
         """What follows is a body, which has its own limits."""
         self._num_head = None
         self._stop_waiting()
+        has_to_wait = self._is_answering
         super().on_headers_complete()
+        if not has_to_wait:
+            self._running = self.cycle
 
     def on_message_complete(self) -> None:
         """Nothing more is expected until the next head."""
@@ -108,25 +125,30 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """A body that nobody wants to read any more may take no longer than a head."""
+        """The next in turn. A body that nobody wants to read any more may take no longer than a head."""
+        following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if following is not None:
+            self._running = following
+        elif self.cycle.more_body:
             self._wait_for_client()
 
-    def pause_writing(self) -> None:
-        """The client is behind with reading."""
-        super().pause_writing()
-        self._watch_reader(num_before=None)
-
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The client has read, though more may have been written since."""
         super().resume_writing()
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
+        self._num_unread = 0
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
+    @property
+    def _is_answering(self) -> bool:
+        return self._running is not None and not self._running.response_complete
+
+    @property
+    def _is_half_sent(self) -> bool:
+        """Whether what is being answered is the last that came, not yet whole, and nothing was said to it."""
+        cycle = self.cycle
+        return self._running is cycle and cycle.more_body and not cycle.response_started
 
     def _begin_head(self) -> None:
         self._num_head = 0
@@ -139,25 +161,42 @@ class BoundedHttp(HttpToolsProtocol):
     def _stop_waiting(self) -> None:
         if self._input_timer is not None:
             self._input_timer.cancel()
+            self._input_timer = None
 
     def _judge_wait(self) -> None:
         """The time is over; not where nothing could come because an earlier request is still being answered."""
         if self.transport.is_closing():
             return
-        if self._running is not None and not self._running.response_complete:
+        if self._is_answering:
             self._wait_for_client()
         elif self._num_head:
             self._hang_up(fault_of(TooSlow(f"the request's headers have not ended within {HEAD_S:g} s")))
         else:
             self.transport.close()
 
-    def _watch_reader(self, num_before: int | None) -> None:
-        """Hang up where nothing was taken since the last look."""
-        num_now = self.transport.get_write_buffer_size()
-        if num_before is not None and num_now >= num_before:
+    def _watch_reader(self) -> None:
+        """Hang up where nothing was taken for too long of what no more is added to.
+
+        Looking now and then sees every way to close: a transport that is to be closed waits for its reader without end.
+        """
+        is_stuck = self.flow.write_paused or self.transport.is_closing()
+        num_now = self.transport.get_write_buffer_size() if is_stuck else 0
+        if not 0 < self._num_unread <= num_now:
+            self._num_unread, self._unread_since_s = num_now, self.loop.time()
+        elif self.loop.time() - self._unread_since_s >= self.unread_s:
+            logger.warning("a client has read nothing for %g s and is hung up on", self.unread_s)
             self.transport.abort()
             return
-        self._unread_timer = self.loop.call_later(UNREAD_S, self._watch_reader, num_now)
+        self._unread_timer = self.loop.call_later(self.unread_s / LOOKS, self._watch_reader)
+
+
+def bounded_http(stall_timeout_s: float) -> type[BoundedHttp]:
+    """The protocol for a server whose streams give up a reader after that many seconds (0: never)."""
+
+    class Http(BoundedHttp):
+        unread_s = stall_timeout_s + LATER_S if stall_timeout_s else 0.0
+
+    return Http
 
 
 def require_small(path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]) -> None:

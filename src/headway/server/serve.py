@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from headway.errors import BadSetting
 from headway.server.accounts import Accounts
 from headway.server.app import create_app
-from headway.server.bounded import BoundedHttp
+from headway.server.bounded import bounded_http
 from headway.server.config import ServerConfig
 from headway.server.port import ServedEngine
 from headway.server.routes_tenants import reload_tenants
@@ -74,7 +74,7 @@ def serve(
     sock = listener or bind(config)
     accounts = Accounts.open(config, (config.served_model_names or (engine.model_name,))[0])
     app = create_app(engine, config, accounts)
-    web = _Web(_uvicorn_config(app))
+    web = _Web(_uvicorn_config(app, config))
     with asyncio.Runner(loop_factory=web.config.get_loop_factory()) as runner:
         if accounts.house.path is not None:
             runner.get_loop().add_signal_handler(signal.SIGHUP, reload_tenants, accounts.house)
@@ -124,10 +124,10 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI, config: ServerConfig) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=BoundedHttp,
+        http=bounded_http(config.stall_timeout_s),
         log_config=None,
         log_level="warning",
         access_log=False,

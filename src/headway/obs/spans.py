@@ -156,14 +156,22 @@ class Seldom(logging.Filter):
 
 
 def otlp_spans(endpoint: str, model: str, now: Callable[[], float]) -> RequestSpans:
-    """Spans that go to an OTLP collector over HTTP, in batches."""
-    logging.getLogger(OTLPSpanExporter.__module__).addFilter(Seldom())
+    """Spans that go to an OTLP collector over HTTP, in batches. Until they are closed, its lines are few."""
+    lines, seldom = logging.getLogger(OTLPSpanExporter.__module__), Seldom()
+    lines.addFilter(seldom)
     provider = TracerProvider(
         resource=Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "headway")}),
         shutdown_on_exit=False,  # it would wait half a minute for who does not answer
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
-    return RequestSpans(provider.get_tracer("headway"), model, now, shut_down=provider.shutdown)
+
+    def shut_down() -> None:
+        try:
+            provider.shutdown()
+        finally:
+            lines.removeFilter(seldom)
+
+    return RequestSpans(provider.get_tracer("headway"), model, now, shut_down=shut_down)
 
 
 def _move(life: _Life, event: Admitted | Preempted | Resumed) -> None:

@@ -7,6 +7,7 @@ import threading
 
 import httpx
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -171,7 +172,7 @@ def serve_llm():
 
 @pytest.mark.server
 def test_spans_reach_a_collector():
-    """What is left is sent when the server ends, as OTLP over HTTP."""
+    """What is left is sent when the server ends, as OTLP over HTTP; the library's logger is left as it was."""
     bodies = []
 
     class Collector(http.server.BaseHTTPRequestHandler):
@@ -186,8 +187,11 @@ def test_spans_reach_a_collector():
     with http.server.HTTPServer(("127.0.0.1", 0), Collector) as server:
         threading.Thread(target=server.serve_forever).start()
         spans = otlp_spans(f"http://127.0.0.1:{server.server_port}/v1/traces", "tiny", lambda: 100.0)
+        lines = logging.getLogger(OTLPSpanExporter.__module__)
+        assert [type(kept) for kept in lines.filters] == [Seldom]
         ran(spans, request(), Finished(request(), FinishReason.ABORT, 0, 0, 12.0))
         server.shutdown()
+    assert lines.filters == []
     assert [path for path, _ in bodies] == ["/v1/traces"]
     assert b"gen_ai.usage.input_tokens" in bodies[0][1]
 

@@ -126,7 +126,8 @@ class _Line:
                 except TimeoutError:
                     return self._give_up()
                 quiet_s = 0.0
-            await asyncio.sleep(max(period_s - quiet_s, 0.01))
+            left_s = (self._stall_s if self._lock.locked() else self._idle_s) - quiet_s
+            await asyncio.sleep(min(period_s, left_s) if left_s > 0.0 else period_s)
 
     def _give_up(self) -> None:
         logger.warning("request %s: its client has read nothing for %g s; it is aborted", self.name, self._stall_s)

@@ -17,8 +17,8 @@ from headway.sim.fitted import Fitted
 from headway.sim.load import Load
 
 KNOTS = (1, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24, 32, 64, 128, 256)
-"""Where the curve of tokens may bend. Kernels work in tiles of four, six or eight rows, and where the second one begins,
-at five, seven or nine, the time jumps: by a quarter at the seventh row where a tile has six.
+"""Where the curve of tokens may bend. Kernels work in tiles of four, six or eight rows, and where the second begins, at
+five, seven or nine, the time jumps: by a quarter at the seventh row where a tile has six.
 """
 
 _FAR = 1024

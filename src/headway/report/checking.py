@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from typing import TypeVar
+
+Record = TypeVar("Record")
 
 MOST = 1e12
 """No time, count or size that we measure is larger, and sums of these stay finite."""
+
+
+def record_of(kind: type[Record], content: Mapping[str, object]) -> Record:
+    """The data class `kind` with these fields, each checked by `check_fields`.
+
+    Raises `ValueError` for a wrong value, and `TypeError` for a name that is no field or one that is missing.
+    """
+    check_fields(kind, content)
+    make: Callable[..., Record] = kind
+    return make(**content)
 
 
 def check_fields(kind: type, content: Mapping[str, object]) -> None:

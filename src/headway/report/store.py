@@ -14,7 +14,7 @@ from typing import TextIO, cast
 
 from headway.core import Slo
 from headway.errors import BadSetting
-from headway.report.checking import check_fields, check_numbers
+from headway.report.checking import check_numbers, record_of
 from headway.report.metrics import measure
 from headway.report.record import Outcome, RequestRecord, RunRecord, StepSample
 from headway.report.result_json import plain, result_json
@@ -80,15 +80,14 @@ def run_of(content: Mapping[str, object]) -> RunRecord:
     """The record that `run_json` described. Raises what a wrong shape raises."""
     known = {part.name for part in fields(RunRecord)} - _NESTED
     own = {name: value for name, value in content.items() if name in known}
-    check_fields(RunRecord, own)
     check_numbers("client_lag_s", content["client_lag_s"])
-    return RunRecord(
-        **own,  # type: ignore[arg-type]  # run_json wrote each field's own value
-        requests=[_request_of(entry) for entry in cast("list[dict[str, object]]", content["requests"])],
-        steps=[_step_of(entry) for entry in cast("list[list[float]]", content["steps"])],
-        client_lag_s=cast("list[float]", content["client_lag_s"]),
-        notes=[str(note) for note in cast("list[object]", content["notes"])],
-    )
+    nested = {
+        "requests": [_request_of(entry) for entry in cast("list[dict[str, object]]", content["requests"])],
+        "steps": [_step_of(entry) for entry in cast("list[list[object]]", content["steps"])],
+        "client_lag_s": content["client_lag_s"],
+        "notes": [str(note) for note in cast("list[object]", content["notes"])],
+    }
+    return record_of(RunRecord, own | nested)
 
 
 _NESTED = {"requests", "steps", "client_lag_s", "notes"}
@@ -107,21 +106,15 @@ def _request_json(request: RequestRecord) -> dict[str, object]:
 
 
 def _request_of(entry: Mapping[str, object]) -> RequestRecord:
-    own = dict(entry)
-    check_fields(RequestRecord, own)
-    limits = cast("dict[str, float]", own.pop("slo", {}))
-    check_fields(Slo, limits)
-    slo = Slo(**limits)
-    token_s = array("d", cast("Iterable[float]", own.pop("token_s", ())))
+    token_s = array("d", cast("Iterable[float]", entry.get("token_s", ())))
     check_numbers("token_s", token_s)
-    outcome = Outcome(cast("str", own.pop("outcome")))
-    return RequestRecord(**own, slo=slo, token_s=token_s, outcome=outcome)  # type: ignore[arg-type]  # checked above
+    slo = record_of(Slo, cast("dict[str, object]", entry.get("slo", {})))
+    outcome = Outcome(cast("str", entry["outcome"]))
+    return record_of(RequestRecord, {**entry, "slo": slo, "token_s": token_s, "outcome": outcome})
 
 
-def _step_of(values: Iterable[float]) -> StepSample:
-    named = dict(zip((part.name for part in fields(StepSample)), values, strict=True))
-    check_fields(StepSample, named)
-    return StepSample(**named)  # type: ignore[arg-type]  # check_fields saw each value's type
+def _step_of(values: Iterable[object]) -> StepSample:
+    return record_of(StepSample, dict(zip((part.name for part in fields(StepSample)), values, strict=True)))
 
 
 def _cell(request: RequestRecord, column: str) -> object:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 MAX_TOKENS = 1 << 24
 
 Value = object
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One spelling of a column: what it tells, and how to read it.
+class Column(Generic[Read]):
+    """What a column tells: its spellings and how each is read. Of several in one trace the first here counts.
 
     A reader raises `ValueError` with what is allowed.
     """
 
-    role: str
-    read: Callable[[Value], object]
+    readers: Mapping[str, Callable[[Value], Read]]
+
+    def name_in(self, fields: Mapping[str, Value]) -> str | None:
+        """The spelling that a row with these fields uses."""
+        return next((name for name in self.readers if name in fields), None)
+
+    def read(self, name: str, value: Value) -> Read:
+        """What stands under one of the spellings."""
+        return self.readers[name](value)
+
+
+def _spelt(read: Callable[[Value], Read], *names: str) -> Column[Read]:
+    return Column(dict.fromkeys(names, read))
 
 
 def _number(value: Value, what: str) -> float:
@@ -87,55 +99,44 @@ def _ids(value: Value) -> tuple[int, ...]:
 
 
 # Azure 2023/2024, BurstGPT, Mooncake (and vLLM's timed traces), vidur, the CSV files of engines' own logs, ours.
-COLUMNS: Mapping[str, Column] = {
-    "at_s": Column("at_s", _seconds(1.0)),
-    "timestamp_s": Column("at_s", _seconds(1.0)),
-    "arrival_s": Column("at_s", _seconds(1.0)),
-    "workload_arrival_s": Column("at_s", _seconds(1.0)),
-    "arrived_at": Column("at_s", _seconds(1.0)),
-    "Timestamp": Column("at_s", _seconds(1.0)),
-    "timestamp": Column("at_s", _seconds(1e-3)),
-    "TIMESTAMP": Column("at_s", _date),
-    "num_prompt": Column("num_prompt", _whole(1)),
-    "input_tokens": Column("num_prompt", _whole(1)),
-    "prompt_tokens": Column("num_prompt", _whole(1)),
-    "input_length": Column("num_prompt", _whole(1)),
-    "ContextTokens": Column("num_prompt", _whole(1)),
-    "num_prefill_tokens": Column("num_prompt", _whole(1)),
-    "Request tokens": Column("num_prompt", _whole(1)),
-    "new_input_tokens": Column("num_new", _whole(0)),
-    # No output at all: the recorded service failed to answer. The row is counted and left out.
-    "num_output": Column("num_output", _whole(0)),
-    "output_tokens": Column("num_output", _whole(0)),
-    "output_length": Column("num_output", _whole(0)),
-    "GeneratedTokens": Column("num_output", _whole(0)),
-    "num_decode_tokens": Column("num_output", _whole(0)),
-    "Response tokens": Column("num_output", _whole(0)),
-    "max_output": Column("max_output", _whole(1)),
-    "prefix": Column("prefix", _ids),
-    "hash_ids": Column("prefix", _ids),
-    "prefix_block": Column("prefix_block", _whole(1)),
-    "tenant": Column("tenant", _text),
-    "client": Column("tenant", _text),
-    "traffic_class": Column("traffic_class", _text),
-    "session": Column("session", _text),
-    "Session ID": Column("session", _text),
-    "conversation": Column("session", _text),
-    "turn": Column("turn", _whole(0)),
-    "priority": Column("priority", _whole(-(2**31), 2**31)),
-}
-
-
-def spellings(role: str) -> str:
-    """All spellings of a column, for a message."""
-    return ", ".join(name for name, column in COLUMNS.items() if column.role == role)
-
-
-def roles_of(names: Iterable[str]) -> dict[str, str]:
-    """Role -> the spelling that a trace with these columns uses; the table's first one wins."""
-    present = set(names)
-    roles: dict[str, str] = {}
-    for name, column in COLUMNS.items():
-        if name in present:
-            roles.setdefault(column.role, name)
-    return roles
+AT_S = Column(
+    {
+        "at_s": _seconds(1.0),
+        "timestamp_s": _seconds(1.0),
+        "arrival_s": _seconds(1.0),
+        "workload_arrival_s": _seconds(1.0),
+        "arrived_at": _seconds(1.0),
+        "Timestamp": _seconds(1.0),
+        "timestamp": _seconds(1e-3),
+        "TIMESTAMP": _date,
+    }
+)
+NUM_PROMPT = _spelt(
+    _whole(1),
+    "num_prompt",
+    "input_tokens",
+    "prompt_tokens",
+    "input_length",
+    "ContextTokens",
+    "num_prefill_tokens",
+    "Request tokens",
+)
+NUM_NEW = _spelt(_whole(0), "new_input_tokens")
+# No output at all: the recorded service failed to answer. The row is counted and left out.
+NUM_OUTPUT = _spelt(
+    _whole(0),
+    "num_output",
+    "output_tokens",
+    "output_length",
+    "GeneratedTokens",
+    "num_decode_tokens",
+    "Response tokens",
+)
+MAX_OUTPUT = _spelt(_whole(1), "max_output")
+PREFIX = _spelt(_ids, "prefix", "hash_ids")
+PREFIX_BLOCK = _spelt(_whole(1), "prefix_block")
+TENANT = _spelt(_text, "tenant", "client")
+TRAFFIC_CLASS = _spelt(_text, "traffic_class")
+SESSION = _spelt(_text, "session", "Session ID", "conversation")
+TURN = _spelt(_whole(0), "turn")
+PRIORITY = _spelt(_whole(-(2**31), 2**31), "priority")

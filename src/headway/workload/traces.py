@@ -11,10 +11,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO, TypeVar, cast
 
 from headway.errors import BadSetting
-from headway.workload.trace_columns import COLUMNS, roles_of, spellings
+from headway.workload import trace_columns as columns
+from headway.workload.trace_columns import Column
+
+Read = TypeVar("Read")
+Other = TypeVar("Other")
 
 MOONCAKE_BLOCK = 512  # tokens behind one hash id, where the trace does not say
 
@@ -70,7 +74,7 @@ def read_trace(path: Path, *, limit: int | None = None) -> Trace:
                 rows.append(_row(fields, f"trace {path}, row {number}", said))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read trace {path}: {getattr(error, 'strerror', None) or error}") from error
-    answered = [row for row in rows if row.num_output and row.num_prompt]
+    answered = {number: row for number, row in enumerate(rows, start=1) if row.num_output and row.num_prompt}
     if not answered:
         raise BadSetting(f"trace {path} holds no requests")
     return Trace(path=path, rows=tuple(_in_order(answered, path)), num_skipped=len(rows) - len(answered))
@@ -133,32 +137,65 @@ def _json_list(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
 
 
 def _row(fields: Mapping[str, object], where: str, said: dict[str, int]) -> TraceRow:
-    """One row. `said` holds the tokens of each session so far, where a trace counts only what is new."""
-    roles = roles_of(fields)
-    values: dict[str, object] = {}
-    for role, name in roles.items():
+    """One row. `said` holds the tokens of each session so far, where a trace counts only what is new.
+
+    A row of no session goes on from nothing.
+    """
+    cells = _Cells(fields, where)
+    session = cells.read(columns.SESSION, "")
+    num_new = cells.read(columns.NUM_NEW, None)
+    num_prompt = cells.need(columns.NUM_PROMPT, "num_prompt") if num_new is None else said.get(session, 0) + num_new
+    num_output = cells.need(columns.NUM_OUTPUT, "num_output")
+    if session and num_new is not None:
+        said[session] = num_prompt + num_output
+    return TraceRow(
+        num_prompt=num_prompt,
+        num_output=num_output,
+        max_output=cells.read(columns.MAX_OUTPUT, None),
+        at_s=cells.read(columns.AT_S, None),
+        prefix=cells.read(columns.PREFIX, ()),
+        prefix_block=cells.read(columns.PREFIX_BLOCK, MOONCAKE_BLOCK),
+        tenant=cells.read(columns.TENANT, ""),
+        traffic_class=cells.read(columns.TRAFFIC_CLASS, ""),
+        session=session,
+        turn=cells.read(columns.TURN, 0),
+        priority=cells.read(columns.PRIORITY, 0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """A row's columns by what they tell. Raises `BadSetting`."""
+
+    fields: Mapping[str, object]
+    where: str
+
+    def read(self, column: Column[Read], missing: Other) -> Read | Other:
+        """What the column says, or `missing` without one."""
+        name = column.name_in(self.fields)
+        return missing if name is None else self._value(column, name)
+
+    def need(self, column: Column[Read], what: str) -> Read:
+        """What the column says, which must be there."""
+        name = column.name_in(self.fields)
+        if name is None:
+            raise BadSetting(f"{self.where}: there is no column for {what}; known names: {', '.join(column.readers)}")
+        return self._value(column, name)
+
+    def _value(self, column: Column[Read], name: str) -> Read:
         try:
-            values[role] = COLUMNS[name].read(fields[name])
+            return column.read(name, self.fields[name])
         except ValueError as error:
-            raise BadSetting(f"{where}: {name} is {fields[name]!r}; it must be {error}") from None
-    num_new = cast("int | None", values.pop("num_new", None))
-    session = cast("str", values.get("session", ""))
-    if num_new is not None:
-        values["num_prompt"] = said.get(session, 0) + num_new
-    for needed in ("num_prompt", "num_output"):
-        if needed not in values:
-            raise BadSetting(f"{where}: there is no column for {needed}; known names: {spellings(needed)}")
-    if num_new is not None:
-        said[session] = cast("int", values["num_prompt"]) + cast("int", values["num_output"])
-    return TraceRow(**values)  # type: ignore[arg-type]  # each column's reader makes its field's type
+            raise BadSetting(f"{self.where}: {name} is {self.fields[name]!r}; it must be {error}") from None
 
 
-def _in_order(rows: list[TraceRow], path: Path) -> Iterable[TraceRow]:
-    timed = [row.at_s is not None for row in rows]
-    if not any(timed):
-        return rows
-    if not all(timed):
-        raise BadSetting(f"trace {path}, row {timed.index(False) + 1}: it has no time, but other rows have")
-    ordered = sorted(rows, key=lambda row: cast("float", row.at_s))
+def _in_order(rows: Mapping[int, TraceRow], path: Path) -> Iterable[TraceRow]:
+    """Rows, given by their number in the file, by time."""
+    timeless = [number for number, row in rows.items() if row.at_s is None]
+    if len(timeless) == len(rows):
+        return rows.values()
+    if timeless:
+        raise BadSetting(f"trace {path}, row {timeless[0]}: it has no time, but other rows have")
+    ordered = sorted(rows.values(), key=lambda row: cast("float", row.at_s))
     first_s = cast("float", ordered[0].at_s)
     return [replace(row, at_s=cast("float", row.at_s) - first_s) for row in ordered]

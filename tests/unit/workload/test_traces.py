@@ -20,6 +20,10 @@ BURSTGPT = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Ty
 9,ChatGPT,100,0,100,Conversation log
 45,GPT-4,1087,230,1317,API log
 """
+NO_ANSWER_THEN_NO_TIME = """{"at_s": 1, "num_prompt": 1, "num_output": 0}
+{"at_s": 2, "num_prompt": 1, "num_output": 2}
+{"num_prompt": 1, "num_output": 2}
+"""
 VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n1.5,10,2\n2.5,20,3\n"
 
 
@@ -73,6 +77,15 @@ def test_turns_count_the_whole_history(tmp_path):
     assert not trace.has_times
 
 
+def test_rows_of_no_session_do_not_go_on_from_each_other(tmp_path):
+    """What is new is all there is, whether the column is empty or missing."""
+    for text in (
+        "conversation,new_input_tokens,output_tokens\n,5,10\na,6,1\n,7,1\na,1,1\n",
+        "new_input_tokens,output_tokens\n5,10\n6,1\n7,1\n8,1\n",
+    ):
+        assert [row.num_prompt for row in read_trace(write(tmp_path, text)).rows] == [5, 6, 7, 8]
+
+
 def test_rows_are_brought_into_the_order_of_time(tmp_path):
     """A trace that jumps back in time is sorted."""
     trace = read_trace(write(tmp_path, "arrival_s,input_tokens,output_tokens\n9,1,1\n3,2,2\n"))
@@ -107,6 +120,7 @@ def test_rows_are_brought_into_the_order_of_time(tmp_path):
             '{"at_s": 1, "num_prompt": 1, "num_output": 2}\n{"num_prompt": 1, "num_output": 2}\n',
             "row 2: it has no time",
         ),
+        (NO_ANSWER_THEN_NO_TIME, "row 3: it has no time"),
         ("[1]", "row 1: must be a JSON object"),
     ],
 )

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from headway.report.metrics import Group, RunMetrics, measure
 from headway.report.percentiles import Summary
+from headway.report.reasons import reasons_of
 from headway.report.record import Outcome, RunRecord
 from headway.report.validity import judge
 
@@ -81,6 +82,7 @@ def _ours(run: RunRecord, metrics: RunMetrics) -> Json:
         "is_complete": run.is_complete,
         "is_virtual": run.is_virtual,
         "run_s": run.duration_s,
+        "reasons": [asdict(reason) for reason in reasons_of(run.requests)],
         "total": group_json(metrics.total),
         "whole_run": group_json(metrics.whole),
         "classes": {name: group_json(group) for name, group in metrics.classes.items()},

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from headway.report.grid import Cell, Grid
 from headway.report.metrics import Group, RunMetrics
 from headway.report.percentiles import Summary
+from headway.report.reasons import reason_table
 from headway.report.record import Outcome, RunRecord
 
 
@@ -14,6 +15,7 @@ def run_tables(run: RunRecord, metrics: RunMetrics) -> list[Grid]:
     """All tables of a report, the ones that have nothing to say left out."""
     tables = [
         outcome_table(metrics),
+        *([reasons] if (reasons := reason_table(run.requests)) else []),
         throughput_table(metrics),
         latency_table(metrics.total),
         *_group_tables(metrics),

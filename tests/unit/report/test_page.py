@@ -13,9 +13,11 @@ from headway.report import (
     Grid,
     Limit,
     Mark,
+    Outcome,
     Series,
     StepSample,
     cdf,
+    result_json,
     run_markdown,
     run_page,
     run_text,
@@ -96,6 +98,22 @@ def test_text_and_markdown(run):
     assert "steady state" in text
     assert markdown.startswith("## A & B")
     assert "| TTFT |" in markdown
+
+
+def test_a_report_says_why_requests_were_refused_or_failed():
+    """In the server's words, what differs in numbers alone once, the most frequent first; nothing moves a cursor."""
+    bad = [refused(k / 10, status=400, reason=f"{k} tokens,\nat most 8 fit") for k in range(3)]
+    odd = [request(k, outcome=Outcome.FAILED, reason=name) for k, name in enumerate("\x1b[2JB|" + "cdefghi")]
+    run = run_of([*bad, *odd, request(1.0, outcome=Outcome.CANCELLED, reason="left"), *[request(2.0)] * 9])
+    text, page, found = run_text(run), run_page(run), result_json(run)["headway"]["reasons"]
+    assert re.search(r"^0 tokens, at most 8 fit +refused +400 +3$", text, re.MULTILINE)
+    assert "0 tokens, at most 8 fit" in page
+    assert "\x1b" not in text
+    assert "left" not in "".join(line for line in text.splitlines() if "failed" in line)
+    assert re.search(r"^\d more reasons", text, re.MULTILINE)
+    assert found[0] == {"outcome": "refused", "status": 400, "words": "0 tokens, at most 8 fit", "num_requests": 3}
+    assert sum(one["num_requests"] for one in found) == len(bad) + len(odd)
+    assert "Why requests" not in run_text(run_of([request()]))
 
 
 @pytest.mark.parametrize("mark", list(Mark))

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headway.bench.mixed import MixedLoad
+from headway.bench.mixed import MixedLoad, yardstick
+from headway.bench.plan import RunPlan
 from headway.bench.score import Score, middle
 
 
@@ -25,6 +26,26 @@ class Contest:
     timeout_s: float | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    def plan(self, rate: float, repeat: int) -> RunPlan:
+        """A round's requests at `rate` requests per second, all at once where that is infinite."""
+        return RunPlan.of(self.load.workload(rate, repeat), timeout_s=self.timeout_s)
+
+    def yardstick(self) -> RunPlan:
+        """What tells the machine's speed."""
+        return RunPlan.of(yardstick(self.load.context), timeout_s=self.timeout_s)
+
+    def salt(self, repeat: int) -> int:
+        """What a round's prompts are made from."""
+        return self.load.seed + repeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What rates are multiples of, in requests per second, and what the yardstick took around its measurement."""
+
+    rate: float
+    yardstick_s: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
@@ -38,9 +59,9 @@ class Heat:
 
 
 class RunLog(Protocol):
-    """Runs that were made before, and what `vllm` sustains, in requests per second; None until it was measured."""
+    """Runs that were made before, and what their rates are multiples of; None until it was measured."""
 
-    base_rate: float | None
+    base: Base | None
 
     def find(self, heat: Heat) -> Score | None:
         """The score of a run that was made before."""
@@ -50,7 +71,7 @@ class RunLog(Protocol):
         """Keep a run that has ended."""
         ...
 
-    def set_base(self, rate: float) -> None:
+    def set_base(self, base: Base) -> None:
         """Keep what all rates are multiples of."""
         ...
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from headway.bench.contest import Heat
+from headway.bench.contest import Base, Heat
 from headway.bench.score import Score
 from headway.errors import BadSetting
 
@@ -22,7 +22,7 @@ class Logbook:
     def __init__(self, path: Path, about: Mapping[str, object]) -> None:
         """Read what is there. Raises `BadSetting` for a file that is no logbook, or another contest's."""
         self._path = path
-        self.base_rate: float | None = None
+        self.base: Base | None = None
         self._scores: dict[tuple[str, float, int], Score] = {}
         lines = self._read()
         if not lines:
@@ -41,15 +41,17 @@ class Logbook:
         """A run has ended."""
         self._append({"policy": heat.policy, "factor": heat.factor, "repeat": heat.repeat, "score": asdict(score)})
 
-    def set_base(self, rate: float) -> None:
-        """Keep what `vllm` sustains, in requests per second: all runs are at multiples of it."""
-        self.base_rate = rate
-        self._append({"base_rate": rate})
+    def set_base(self, base: Base) -> None:
+        """Keep what all runs' rates are multiples of."""
+        self.base = base
+        self._append({"base": asdict(base)})
 
     def _take(self, line: Mapping[str, object]) -> None:
         try:
-            if "base_rate" in line:
-                self.base_rate = float(str(line["base_rate"]))
+            if "base" in line:
+                base = line["base"]
+                assert isinstance(base, dict)
+                self.base = Base(rate=float(base["rate"]), yardstick_s=float(base["yardstick_s"]))
                 return
             given = line["score"]
             assert isinstance(given, dict)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from headway.bench.contest import Contest, Heat, RunLog, Standings, rounds
+from headway.bench.contest import Base, Contest, Heat, RunLog, Standings, rounds
 from headway.bench.inprocess import EngineTarget
 from headway.bench.plan import RunPlan
 from headway.bench.progress import Progress
 from headway.bench.prompts import CallMaker, IdCalls
 from headway.bench.runner import Runner
-from headway.bench.score import Score, score, sustained_rate
+from headway.bench.score import Score, busy_s, score, sustained_rate
 from headway.engine import Engine, for_comparison, with_policy
 from headway.errors import BadSetting
 from headway.report import RunRecord
@@ -25,6 +25,9 @@ class Arena:
 
     `on_progress` hears of the heat in progress, `on_record` of each finished one. `make_calls` makes a run's prompts
     from its seed, if not of common words. Runs that the `log` holds are not made again.
+
+    Machines change their speed while a long contest lasts: before and after each run the same small work is timed. The
+    base rate is measured at the speed of its time, so arrivals follow the speed that is found.
     """
 
     def __init__(
@@ -49,55 +52,68 @@ class Arena:
         entrants = [policy for policy in contest.policies if self._can_run(policy)]
         heats = list(rounds(entrants, contest.factors, contest.repeats))
         try:
-            standings.base_rate = contest.base_rate or await self._base_rate()
+            base = await self._base()
+            standings.base_rate = base.rate
             for number, heat in enumerate(heats):
-                await self._hold(replace(heat, number=number + 1, num_heats=len(heats)))
+                await self._hold(replace(heat, number=number + 1, num_heats=len(heats)), base)
         except asyncio.CancelledError:
             return standings
         standings.is_complete = True
         return standings
 
-    async def _base_rate(self) -> float:
-        if self._log is None:
-            return await self._measure_base()
-        if self._log.base_rate is None:
-            self._log.set_base(await self._measure_base())
-        assert self._log.base_rate is not None, "it was set"
-        return self._log.base_rate
+    async def _base(self) -> Base:
+        log = self._log
+        if log is not None and log.base is not None:
+            return log.base
+        first = Heat(policy=BASELINE, factor=float("inf"), repeat=0)
+        before_s = await self._yardstick_s(first)
+        rate = self._contest.base_rate or await self._sustained_rate(first)
+        base = Base(rate=rate, yardstick_s=(before_s + await self._yardstick_s(first)) / 2)
+        if log is not None:
+            log.set_base(base)
+        return base
 
-    async def _measure_base(self) -> float:
-        """What `vllm` sustains: all requests at once."""
-        heat = Heat(policy=BASELINE, factor=float("inf"), repeat=0)
-        run = await self._run(heat, float("inf"))
-        if not run.is_complete:
-            raise asyncio.CancelledError
+    async def _sustained_rate(self, heat: Heat) -> float:
+        """What the baseline gets through with all requests at once."""
+        run = await self._run(heat, BASELINE, self._contest.plan(float("inf"), heat.repeat))
         return sustained_rate(len(run.requests), run.steps)
 
-    async def _hold(self, heat: Heat) -> None:
+    async def _yardstick_s(self, heat: Heat) -> float:
+        """How long the machine takes now, before or after a heat, for what is always the same."""
+        return busy_s((await self._run(heat, BASELINE, self._contest.yardstick())).steps)
+
+    async def _hold(self, heat: Heat, base: Base) -> None:
+        """One run, at the load that its factor means for the machine as it is now."""
+        contest = self._contest
         scores = self.standings.scores.setdefault((heat.factor, heat.policy), [])
         if self._log is not None and (known := self._log.find(heat)) is not None:
             scores.append(known)
             return
-        run = await self._run(heat, self.standings.base_rate * heat.factor)
-        if not run.is_complete:
-            raise asyncio.CancelledError
-        figures = score(run)
+        before_s = await self._yardstick_s(heat)
+        speed = 1.0 if contest.base_rate else base.yardstick_s / before_s
+        run = await self._run(heat, heat.policy, contest.plan(base.rate * heat.factor * speed, heat.repeat))
+        figures = score(run, base.yardstick_s * 2 / (before_s + await self._yardstick_s(heat)))
         scores.append(figures)
         if self._log is not None:
             self._log.add(heat, figures)
         if self._on_record is not None:
             self._on_record(heat, run, figures)
 
-    async def _run(self, heat: Heat, rate: float) -> RunRecord:
-        contest = self._contest
-        workload = contest.load.workload(rate, heat.repeat)
-        plan = RunPlan.of(workload, label=heat.policy, timeout_s=contest.timeout_s)
-        calls = self._make_calls(workload.seed)
-        async with EngineTarget(self._under(heat.policy)) as target:
+    async def _run(self, heat: Heat, policy: str, plan: RunPlan) -> RunRecord:
+        """A run as part of a heat. Raises `CancelledError` where it was interrupted."""
+        calls = self._make_calls(self._contest.salt(heat.repeat))
+        async with EngineTarget(self._under(policy)) as target:
             runner = Runner(
-                target, calls, self._engine.clock, plan, on_progress=lambda progress: self._show(heat, progress)
+                target,
+                calls,
+                self._engine.clock,
+                replace(plan, label=policy),
+                on_progress=lambda progress: self._show(heat, progress),
             )
-            return await runner.run()
+            run = await runner.run()
+        if not run.is_complete:
+            raise asyncio.CancelledError
+        return run
 
     def _under(self, policy: str) -> Engine:
         settings = self._contest.settings.get(policy, {})

@@ -14,7 +14,8 @@ class Score:
     """All of a run's requests together: they are the same for all policies, so nothing is left out.
 
     Tokens per second count from the start to the last answer. Times are in milliseconds. `num_recomputed` and
-    `num_wasted` count rows of the model.
+    `num_wasted` count rows of the model. `speed` is the machine's around the run, 1 being what it was when the
+    base rate was measured.
     """
 
     duration_s: float
@@ -33,10 +34,11 @@ class Score:
     num_failed: int
     num_ttft: int
     num_itl: int
+    speed: float = 1.0
 
 
-def score(run: RunRecord) -> Score:
-    """The figures of one run. Latencies are those of whole answers."""
+def score(run: RunRecord, speed: float = 1.0) -> Score:
+    """The figures of one run, made at a `speed` of the machine. Latencies are those of whole answers."""
     whole = [record for record in run.requests if record.is_ok]
     end_s = max((record.last_s or 0.0 for record in whole), default=0.0)
     ttft = summarize((record.ttft_s * 1e3 for record in whole if record.ttft_s is not None), (50, 95, 99))
@@ -59,6 +61,7 @@ def score(run: RunRecord) -> Score:
         num_failed=sum(record.outcome is not Outcome.OK for record in run.requests),
         num_ttft=ttft.size,
         num_itl=itl.size,
+        speed=speed,
     )
 
 
@@ -73,6 +76,11 @@ def spread(scores: Sequence[Score], name: str) -> tuple[float, float]:
     """Least and greatest of a figure."""
     values = [asdict(one)[name] for one in scores]
     return min(values), max(values)
+
+
+def busy_s(steps: Sequence[StepSample]) -> float:
+    """Seconds that the steps of a run took, without what lies between them."""
+    return sum(step.duration_s for step in steps)
 
 
 def sustained_rate(num_requests: int, steps: Sequence[StepSample]) -> float:

@@ -29,7 +29,11 @@ Rates = Annotated[
 ]
 BaseRate = Annotated[
     float | None,
-    typer.Option(help="Requests per second that count as 1.", show_default="measured first", rich_help_panel=_LOAD),
+    typer.Option(
+        help="Requests per second that count as 1, whatever the speed of the machine.",
+        show_default="measured first",
+        rich_help_panel=_LOAD,
+    ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a request counts as failed.", min=1.0)]
 RunLog = Annotated[

@@ -30,10 +30,12 @@ def grid(standings: Standings, factor: float) -> Grid:
             *("TTFT P50", "P95", "P99 ms"),
             *("ITL P50", "P99", "± %", "max ms"),
             *("preempt.", "recomp.", "wasted", "failed"),
+            *("speed %", "± %"),
         ],
         rows=[[policy, *_cells(score, standings.scores[factor, policy])] for policy, score in rows],
         note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
-        "± is half of what lies between the least and the greatest of the runs.",
+        "± is half of what lies between the least and the greatest of the runs. Speed is the machine's around a run; "
+        "100 is what it was when the rate was measured, and arrivals follow it.",
     )
 
 
@@ -43,6 +45,7 @@ def _cells(score: Score, runs: Sequence[Score]) -> list[float]:
         *(score.ttft_p50_ms, score.ttft_p95_ms, score.ttft_p99_ms),
         *(score.itl_p50_ms, score.itl_p99_ms, _range(runs, "itl_p99_ms"), score.itl_max_ms),
         *(score.num_preemptions, score.num_recomputed, score.num_wasted, score.num_failed),
+        *(100.0 * score.speed, _range(runs, "speed")),
     ]
 
 
@@ -115,5 +118,6 @@ def line(heat: Heat, score: Score) -> str:
     """A finished run in a line."""
     return (
         f"{heading(heat):<32} {score.output_throughput:7.1f} tok/s  TTFT P50 {score.ttft_p50_ms:9.1f} "
-        f"P99 {score.ttft_p99_ms:9.1f} ms  ITL P50 {score.itl_p50_ms:7.1f} P99 {score.itl_p99_ms:8.1f} ms"
+        f"P99 {score.ttft_p99_ms:9.1f} ms  ITL P50 {score.itl_p50_ms:7.1f} P99 {score.itl_p99_ms:8.1f} ms  "
+        f"speed {100 * score.speed:.0f} %"
     )

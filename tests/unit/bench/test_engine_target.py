@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headway.bench import Call, Closing, EngineTarget, IdCalls, Runner, RunPlan
-from headway.bench.contest import Contest, rounds
+from headway.bench.contest import Base, Contest, rounds
 from headway.bench.logbook import Logbook
 from headway.bench.mixed import MixedLoad
 from headway.bench.policies import Arena
@@ -102,7 +102,7 @@ def test_a_contest_runs_every_policy_in_turn(engine):
     load = MixedLoad(
         num_requests=6, prompt_median=10, prompt_p90=20, output_median=4, output_p90=8, context=200, seed=3
     )
-    contest = Contest(policies=("vllm", "static", "no_such"), load=load, factors=(2.0, 1.0), repeats=2)
+    contest = Contest(policies=("vllm", "static", "no_such"), load=load, factors=(40.0, 20.0), repeats=2)
     heats = []
     arena = Arena(
         engine,
@@ -115,7 +115,7 @@ def test_a_contest_runs_every_policy_in_turn(engine):
     assert standings.base_rate > 0
     assert "no_such" in standings.skipped["no_such"]
     assert {key: len(scores) for key, scores in standings.scores.items()} == {
-        (factor, policy): 2 for factor in (2.0, 1.0) for policy in ("vllm", "static")
+        (factor, policy): 2 for factor in (40.0, 20.0) for policy in ("vllm", "static")
     }
     assert all(score.num_failed == 0 for _, _, score in heats)
     assert all(score.num_wasted > 0 for policy, _, score in heats if policy == "static")
@@ -164,6 +164,32 @@ def test_a_contest_goes_on_where_its_log_ends(engine, tmp_path):
     assert both.scores[1.0, "vllm"] == first.scores[1.0, "vllm"]
     with pytest.raises(BadSetting, match="another model, workload or setting"):
         go(("vllm",), {"context": 100})
+
+
+def test_arrivals_follow_the_speed_of_the_machine(engine, tmp_path):
+    """A machine that is far faster than when the base rate was measured gets as much more to do; a given rate stays."""
+    load = MixedLoad(num_requests=4, prompt_median=10, prompt_p90=20, output_median=4, output_p90=8, context=200)
+
+    def go(base_rate):
+        log = Logbook(tmp_path / f"{base_rate}.jsonl", {})
+        log.set_base(Base(rate=10.0, yardstick_s=1e4))
+        runs = []
+        arena = Arena(
+            engine,
+            Contest(policies=("vllm",), load=load, factors=(0.5,), repeats=1, base_rate=base_rate),
+            make_calls=lambda salt: TinyCalls(),
+            on_record=lambda heat, run, score: runs.append((run.workload["arrivals"]["rate"], score.speed)),
+            log=log,
+        )
+        asyncio.run(arena.run())
+        return runs[0]
+
+    rate, speed = go(None)
+    assert speed > 100
+    assert rate > 5.0 * 100
+    rate, speed = go(10.0)
+    assert speed > 100
+    assert rate == 5.0
 
 
 def test_each_round_begins_with_another_policy():

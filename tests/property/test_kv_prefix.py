@@ -23,8 +23,8 @@ class Owner:
 class PrefixMachine(RuleBasedStateMachine):
     """Owners come with a hit, insert block by block, and go; idle blocks are evicted.
 
-    The model is `paths`: for each cached block its salt and all tokens up to its end. `stamps` says when a
-    block last became idle.
+    The model is `paths`: for each cached block its salt and all tokens up to its end. `stamps` says when an idle
+    block was last used, in the tree also by being looked up.
     """
 
     def make(self):
@@ -53,12 +53,25 @@ class PrefixMachine(RuleBasedStateMachine):
     def refs(self, block):
         return sum(block in owner.block_ids for owner in self.owners)
 
-    @rule(tokens=some_tokens, salt=st.sampled_from(SALTS))
-    def come(self, tokens, salt):
-        """A hit is what brute force finds; its idle blocks become used."""
+    def stamp(self, block_ids):
+        """They were used just now, the last of them before the others."""
+        for block in reversed(block_ids):
+            self.stamps[block] = self.now
+            self.now += 1
+
+    def look_up(self, tokens, salt):
+        """A hit is what brute force finds."""
         hit = self.cache.match(tokens, salt)
         assert list(hit.block_ids) == self.brute_force(tokens, salt)
         assert hit.num_tokens == SIZE * len(hit.block_ids)
+        if isinstance(self.cache, RadixPrefixCache):
+            self.stamp([block for block in hit.block_ids if block in self.stamps])
+        return hit
+
+    @rule(tokens=some_tokens, salt=st.sampled_from(SALTS))
+    def come(self, tokens, salt):
+        """The idle blocks of a hit become used."""
+        hit = self.look_up(tokens, salt)
         fresh = [block for block in hit.block_ids if not self.refs(block)]
         self.cache.use(fresh)
         for block in fresh:
@@ -102,18 +115,19 @@ class PrefixMachine(RuleBasedStateMachine):
         self.owners.remove(owner)
         loose = [block for block in reversed(owner.block_ids) if block in self.paths and not self.refs(block)]
         self.cache.idle(loose)
-        for block in loose:
-            self.stamps[block] = self.now
-            self.now += 1
+        self.stamp(loose[::-1])
 
     @rule(num=st.integers(0, 4))
     def evict(self, num):
-        """The oldest idle block goes first; in the tree, among those that nothing continues."""
+        """The oldest idle block goes first; in the tree, among those that nothing continues, and with its leaf."""
+        leaves = {block: list(node.block_ids) for block, node in getattr(self.cache, "_nodes", {}).items()}
         expected = []
-        for _ in range(min(num, len(self.stamps))):
+        while self.stamps and len(expected) < num:
             block = min(self.evictable(), key=self.stamps.__getitem__)
-            expected.append(block)
-            del self.stamps[block], self.paths[block]
+            for other in reversed(leaves.get(block, [block])):
+                if other in self.stamps:
+                    expected.append(other)
+                    del self.stamps[other], self.paths[other]
         assert self.cache.evict(num) == expected
 
     def evictable(self):
@@ -153,10 +167,8 @@ class PrefixMachine(RuleBasedStateMachine):
 
     @rule(tokens=some_tokens, salt=st.sampled_from(SALTS))
     def look(self, tokens, salt):
-        """Looking changes nothing."""
-        first, second = self.cache.match(tokens, salt), self.cache.match(tuple(tokens), salt)
-        assert first == second
-        assert list(first.block_ids) == self.brute_force(tokens, salt)
+        """Looking again finds the same."""
+        assert self.look_up(tokens, salt) == self.look_up(tuple(tokens), salt)
 
     @invariant()
     def agree(self):

@@ -53,13 +53,15 @@ class Grant:
 class Preemption:
     """A running sequence to take off the device. `keep_tokens` matters to `PARTIAL` alone.
 
-    `price_s` are the seconds that it is thought to cost, None where nobody reckoned.
+    Of what `RECOMPUTE` drops the first `cached_tokens` may stay in the prefix cache, None: all. `price_s` are the
+    seconds that it is thought to cost, None where nobody reckoned.
     """
 
     seq: Sequence
     method: PreemptMethod = PreemptMethod.RECOMPUTE
     requeue: Requeue = Requeue.FRONT
     keep_tokens: int = 0
+    cached_tokens: int | None = None
     price_s: float | None = None
 
 

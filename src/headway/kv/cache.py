@@ -17,13 +17,15 @@ class KVCache(Holdings):
     `Ledger` granted always succeeds in this order. `num_host_blocks` None means a host tier without limit.
     """
 
-    def admit(self, seq_id: str, hit: Hit) -> None:
-        """Open a table that starts with the blocks of `hit`, pinned from now on."""
+    def admit(self, seq_id: str, hit: Hit, num_prefill: int = 0) -> None:
+        """Open a table that starts with the blocks of `hit`, pinned from now on; `num_prefill` tokens are no output."""
         assert not self.holds(seq_id), f"{seq_id} has blocks already"
         assert all(map(self.prefix.holds, hit.block_ids)), f"{seq_id}: the hit is stale"
         self.prefix.use([block for block in hit.block_ids if not self.pool.refs[block]])
         self.pool.ref(hit.block_ids)
-        self.tables[seq_id] = Table(list(hit.block_ids), Trail(len(hit.block_ids)))
+        self.tables[seq_id] = Table(
+            list(hit.block_ids), Trail(len(hit.block_ids), num_prefill=num_prefill // self.block_size)
+        )
         self.stats.num_admitted += 1
         self.stats.num_hit_tokens += hit.num_tokens
 
@@ -89,6 +91,15 @@ class KVCache(Holdings):
         self.pool.ref(other for _, _, _, other in swaps)
         self._drop(own for _, _, own, _ in swaps)
 
+    def unpublish(self, seq_id: str, num_tokens: int) -> None:
+        """Take the blocks behind the first `num_tokens` tokens, as far as nobody else holds them, out of the cache.
+
+        The sequence still holds them, and is to be released or trimmed next.
+        """
+        for block in reversed(self.tables[seq_id].block_ids[num_tokens // self.block_size :]):
+            if self.pool.refs[block] == 1 and self.prefix.holds(block):
+                self.pool.give_back(self.prefix.forget(block))
+
     def release(self, seq_id: str) -> None:
         """Drop everything that the sequence holds, on the device or in the host tier. Its tail is evicted first."""
         if (host_ids := self.swapped.pop(seq_id, None)) is not None:
@@ -107,7 +118,7 @@ class KVCache(Holdings):
         tail = table.block_ids[num_kept:]
         del table.block_ids[num_kept:]
         if num_tokens // self.block_size < table.trail.num_blocks:
-            table.trail = Trail(num_tokens // self.block_size)
+            table.trail = table.trail.cut(num_tokens // self.block_size)
         self._drop(reversed(tail))
 
     def fork(self, parent_id: str, child_id: str) -> None:

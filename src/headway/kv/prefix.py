@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 
@@ -24,15 +24,21 @@ Hit.EMPTY = Hit(0, ())
 class Trail:
     """How far one sequence has been inserted, so that its next insertion costs only what is new.
 
-    `digest` is the chain's digest at `num_blocks`, or empty when it has to be found again.
+    `digest` is the chain's digest at `num_blocks`, or empty when it has to be found again. The first `num_prefill`
+    blocks are of its prefill, what follows of its output.
     """
 
     num_blocks: int = 0
     digest: bytes = b""
+    num_prefill: int = 0
 
     def copied(self) -> Trail:
         """A trail of its own for a fork."""
-        return Trail(self.num_blocks, self.digest)
+        return replace(self)
+
+    def cut(self, num_blocks: int) -> Trail:
+        """A trail that ends there already."""
+        return Trail(num_blocks, num_prefill=self.num_prefill)
 
 
 class PrefixCache(Protocol):
@@ -53,7 +59,7 @@ class PrefixCache(Protocol):
         ...
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
-        """The longest run of cached whole blocks that `tokens` starts with. Changes nothing."""
+        """The longest run of cached whole blocks that `tokens` starts with. Changes at most who is evicted first."""
         ...
 
     def insert(
@@ -79,7 +85,7 @@ class PrefixCache(Protocol):
         ...
 
     def evict(self, num: int) -> list[int]:
-        """Forget `num` idle blocks, or all if fewer, least recently used first. Returns them in that order."""
+        """Forget `num` idle blocks or more, all if fewer, least recently used first. Returns them in that order."""
         ...
 
     def forget(self, block: int) -> list[int]:

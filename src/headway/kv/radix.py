@@ -25,7 +25,7 @@ Key = tuple[int, ...]
 class _Node:
     """Blocks `start`, `start` + 1, … of every sequence that passes here. The root is empty and knows its salt.
 
-    A node grows at its end only for the sequence that made it (`maker`); others get a child.
+    A node grows at its end only by the output of the sequence that made it (`maker`); whatever else comes is a child.
     """
 
     parent: _Node | None
@@ -44,8 +44,8 @@ class _Node:
 class RadixPrefixCache:
     """Finds the longest common prefix of whole blocks; an equal prefix is stored once.
 
-    `insert` returns the blocks already there, and the caller changes to them. Eviction takes the least
-    recently used idle block, which ends a leaf, in constant time.
+    `insert` returns the blocks already there, and the caller changes to them. Eviction gives up the least recently
+    used leaf, found in constant time. Looking something up is a use, and parts it from what hangs on it.
     """
 
     def __init__(self, block_size: int) -> None:
@@ -64,16 +64,23 @@ class RadixPrefixCache:
         return self._nodes
 
     def match(self, tokens: Sequence[int], salt: str) -> Hit:
-        """Walk down as far as the tokens go the same way."""
+        """Walk down as far as the tokens go the same way; the way becomes recent, and a node of its own."""
         if (root := self._roots.get(salt)) is None:
             return Hit.EMPTY
-        _, found = self._walk(root, tokens, 0, len(tokens) // self._block_size)
-        return Hit(len(found) * self._block_size, tuple(found)) if found else Hit.EMPTY
+        node, found = self._walk(root, tokens, 0, len(tokens) // self._block_size)
+        if not found:
+            return Hit.EMPTY
+        if len(found) < node.stop:
+            self._split(node, len(found))
+        for block in reversed(found):
+            if block in self._idle:
+                self._idle.move_to_end(block)
+        return Hit(len(found) * self._block_size, tuple(found))
 
     def insert(
         self, tokens: Sequence[int], block_ids: Sequence[int], salt: str, trail: Trail | None = None
     ) -> list[int]:
-        """Walk down, split where the ways part, and add what is new as a leaf.
+        """Walk down, split where the ways part, and add what is new as a leaf, each chunk of a prefill as its own.
 
         The blocks that `trail` covers must be the canonical ones, as an earlier insertion or a hit returned them.
         """
@@ -84,11 +91,11 @@ class RadixPrefixCache:
         node = self._nodes[block_ids[first - 1]] if first else self._root(salt)
         node, found = self._walk(node, tokens, first, num_blocks)
         fresh = first + len(found)
+        if fresh < node.stop:
+            node = self._split(node, fresh)
         if fresh < num_blocks:
-            if fresh < node.stop:
-                node = self._split(node, fresh)
             leaf = node
-            if trail is None or node.maker is not trail or node.children:
+            if trail is None or node.maker is not trail or node.children or fresh <= trail.num_prefill:
                 leaf = _Node(node, fresh, maker=trail)
                 node.children[self._key(tokens, fresh)] = leaf
             self._append(leaf, [self._key(tokens, at) for at in range(fresh, num_blocks)], block_ids[fresh:])
@@ -113,15 +120,20 @@ class RadixPrefixCache:
         return block in self._nodes
 
     def evict(self, num: int) -> list[int]:
-        """Forget the first `num` blocks of the queue, each the end of a leaf by then."""
-        evicted = []
-        for _ in range(min(num, len(self._idle))):
-            block, _ = self._idle.popitem(last=False)
+        """Forget whole leaves, the one that ends with the first block of the queue first, until `num` blocks are gone.
+
+        Of a leaf whose front is used the rest goes.
+        """
+        evicted: list[int] = []
+        while self._idle and len(evicted) < num:
+            block = next(iter(self._idle))
             node = self._nodes[block]
             is_last = node.block_ids[-1] == block and not node.children
             assert is_last, f"block {block} went before those behind it"
-            self._remove_last(node)
-            evicted.append(block)
+            while node.block_ids and (last := node.block_ids[-1]) in self._idle:
+                del self._idle[last]
+                self._remove_last(node)
+                evicted.append(last)
         return evicted
 
     def forget(self, block: int) -> list[int]:

@@ -85,6 +85,8 @@ class Stepper:
         seq = entry.seq
         match entry.method:
             case PreemptMethod.RECOMPUTE:
+                if entry.cached_tokens is not None:
+                    self._kv.unpublish(seq.id, entry.cached_tokens)
                 self._kv.release(seq.id)
                 _lose(seq, 0)
                 self._wait_again(seq, entry.requeue)
@@ -110,7 +112,7 @@ class Stepper:
         is_first = seq.num_preemptions == 0
         if not self._kv.holds(seq.id):
             hit = ledger.hit(seq)
-            self._kv.admit(seq.id, hit)
+            self._kv.admit(seq.id, hit, seq.num_prefill)
             seq.num_computed = hit.num_tokens
             if is_first:
                 seq.num_cached = self._queues.families[seq.request.id].num_cached = hit.num_tokens

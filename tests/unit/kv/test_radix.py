@@ -46,20 +46,32 @@ def test_paths_split_where_they_part(grown):
 
 
 def test_leaves_go_before_what_they_hang_on(grown):
-    """First the older leaf [8 9], then [7 11], each from its end; then [4 5 6], which has become a leaf."""
-    assert grown.evict(4) == [109, 108, 111, 107]
+    """Three are wanted: the older leaf [8 9] goes, and [7 11], whole; then [4 5 6], which has become a leaf."""
+    assert grown.evict(3) == [109, 108, 111, 107]
     assert shape(grown) == [([1, 2, 3], [([4, 5, 6], [])])]
-    assert grown.evict(3) == [106, 105, 104]
+    assert grown.evict(1) == [106, 105, 104]
     assert grown.evict(9) == [103, 102, 101]
     assert shape(grown) == []
     grown.check()
 
 
-def test_eviction_stops_at_the_number_asked(grown):
-    """A leaf may lose its end alone; what is left is found."""
-    assert grown.evict(3) == [109, 108, 111]
-    assert grown.match([1, 2, 3, 4, 5, 6, 7, 11], "") == Hit(7, (101, 102, 103, 104, 105, 106, 107))
+def test_looking_parts_what_was_found_from_the_rest(grown):
+    """[1 2 3 4] is looked up: it becomes recent, and of [4 5 6] the rest goes without it."""
+    assert grown.match([1, 2, 3, 4, 9], "") == Hit(4, (101, 102, 103, 104))
+    assert shape(grown) == [([1, 2, 3], [([4], [([5, 6], [([7, 11], [])])]), ([8, 9], [])])]
+    assert grown.evict(5) == [109, 108, 111, 107, 106, 105]
+    assert grown.match([1, 2, 3, 4, 9], "") == Hit(4, (101, 102, 103, 104))
     grown.check()
+
+
+def test_a_leaf_in_use_at_its_front_loses_the_rest():
+    """Who let go of a tail keeps what is before it."""
+    cache = RadixPrefixCache(1)
+    cache.insert([1, 2, 3], [1, 2, 3], "")
+    cache.idle([3, 2])
+    assert cache.evict(1) == [3, 2]
+    assert cache.match([1, 2, 3], "") == Hit(1, (1,))
+    cache.check()
 
 
 def test_a_used_leaf_protects_its_path(grown):
@@ -80,7 +92,7 @@ def test_an_equal_prefix_is_stored_once():
 
 
 def test_a_growing_sequence_is_one_node():
-    """The sequence that made a leaf extends it; others get a child, and then the maker goes on in one of its own."""
+    """Who made a leaf of its output extends it; others get a child, and then the maker goes on in one of its own."""
     cache = RadixPrefixCache(1)
     mine, other = Trail(), Trail()
     cache.insert([1, 2, 3, 4, 5], [1, 2], "", mine)
@@ -92,6 +104,25 @@ def test_a_growing_sequence_is_one_node():
     cache.insert([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], "", mine)
     assert shape(cache) == [([1, 2, 3], [([4, 5], []), ([9], [])])]
     cache.check()
+
+
+def test_each_chunk_of_a_prefill_is_a_node():
+    """Two chunks and the output: eviction takes the output whole, then the second chunk, then the first."""
+    cache = RadixPrefixCache(1)
+    trail = Trail(num_prefill=4)
+    for stop in (2, 4, 5, 6):
+        cache.insert([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6][:stop], "", trail)
+    assert shape(cache) == [([1, 2], [([3, 4], [([5, 6], [])])])]
+    cache.idle([6, 5, 4, 3, 2, 1])
+    assert [cache.evict(1) for _ in range(3)] == [[6, 5], [4, 3], [2, 1]]
+
+
+def test_an_equal_sequence_that_ends_within_a_node_parts_it():
+    """Whoever comes to the end of a prefix there made it a node of its own, though it added nothing."""
+    cache = RadixPrefixCache(1)
+    cache.insert([1, 2, 3], [1, 2, 3], "")
+    assert cache.insert([1, 2], [7, 8], "") == [1, 2]
+    assert shape(cache) == [([1, 2], [([3], [])])]
 
 
 def test_forgetting_a_block_takes_what_hangs_on_it(grown):

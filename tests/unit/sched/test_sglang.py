@@ -40,14 +40,14 @@ def tree():
 
 
 def test_prefixes_are_split_extended_and_evicted_from_the_oldest_leaf(tree):
-    """ALGORITHMS §9 (a): matches of 0, 3 and 6 tokens; [8 9] goes first, then [7 11], then the end of [4 5 6]."""
+    """ALGORITHMS §9 (a): matches of 0, 3 and 6 tokens; [8 9] goes first, then [7 11], then [4 5 6], all whole."""
     kv, (cached_1, table_1), (cached_2, table_2) = tree
     cached_3, table_3 = serve(kv, "R3", [1, 2, 3, 4, 5, 6, 7, 11], [12])
     assert (cached_1, cached_2, cached_3) == (0, 3, 6)
     assert table_2[:3] == table_1[:3]
     assert table_3[:6] == table_1
-    assert kv.prefix.evict(4) == [*reversed(table_2[3:]), *reversed(table_3[6:])]
-    assert kv.prefix.evict(1) == [table_1[5]]
+    assert kv.prefix.evict(3) == [*reversed(table_2[3:]), *reversed(table_3[6:])]
+    assert kv.prefix.evict(1) == [*reversed(table_1[3:])]
 
 
 def test_longest_prefix_first(tree):

@@ -153,6 +153,7 @@ class Sglang(Policy):
                 victim = losers.pop() if len(losers) > 1 or not others else others.pop()
                 gone.add(victim.id)
                 preempt(plan, view, victim, requeue=Requeue.BACK)
+                plan.preemptions[-1].cached_tokens = victim.num_prefill
             if seq.id not in gone:
                 grant(plan, Budget(), seq, 1)
 

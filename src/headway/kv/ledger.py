@@ -33,7 +33,7 @@ class _Account:
 
 
 class Ledger:
-    """Says what fits; touches nothing but, in a radix tree, what is recent. Made anew for each planning pass, and free to backtrack.
+    """Says what fits; touches nothing but which prefixes are recent. Made anew for each pass, and free to backtrack.
 
     After any takes and give-backs, `num_free` is what `KVCache.num_free` will be once the plan is carried out
     in the order that `KVCache` states, whatever the order within each kind.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headway.core import Request, SamplingParams
 from headway.workload import WorkItem, continues
@@ -37,9 +38,10 @@ class PromptMaker:
         """The same for a replica that only computes the prompt and draws one token."""
         return self._make(item, arrival_s, self._prompt(item), 1)
 
-    def rest(self, item: WorkItem, arrival_s: float) -> Request:
-        """What is left for a replica that is handed the prompt's KV and the first token."""
-        return self._make(item, arrival_s, (*self._prompt(item), EOS + 1), item.max_output - 1)
+    def rest(self, item: WorkItem, arrival_s: float, sent_s: float) -> Request:
+        """What is left for a replica that is handed the prompt's KV and the first token of what was sent before."""
+        request = self._make(item, arrival_s, (*self._prompt(item), EOS + 1), item.max_output - 1)
+        return replace(request, deadline_s=None if item.deadline_s is None else sent_s + item.deadline_s, ttft_s=None)
 
     def remember(self, item: WorkItem, answer: list[int]) -> None:
         """Keep what was said in a session, for a later turn that resends it."""

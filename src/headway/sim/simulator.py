@@ -148,7 +148,8 @@ class _Run:
         while True:
             replica.step()
             while self._impatient:
-                self._cancel(self._impatient.pop())
+                life = self._impatient.pop()
+                self._cancel(life, life.token_s[-1])
             due_s = self._due[0][0] if self._due else inf
             if not replica.has_work or replica.now_s >= min(until_s, due_s, self._agenda.next_s):
                 return
@@ -157,14 +158,14 @@ class _Run:
         life = Life(item, at_s, patience=item.cancel_tokens or 0, answer=[] if item.session else None)
         self._lives[item.id] = life
         if item.cancel_s is not None:
-            self._appoint(at_s + item.cancel_s, partial(self._cancel, life))
+            self._appoint(at_s + item.cancel_s, partial(self._cancel, life, at_s + item.cancel_s))
         self._send(at_s, 0, life)
 
     def _send(self, at_s: float, leg: int, life: Life) -> None:
         """Give a request to a replica of a pool, or refuse it."""
         item = life.item
         if leg:
-            request, num_output = self._prompts.rest(item, at_s), item.num_output - 1
+            request, num_output = self._prompts.rest(item, at_s, life.intended_s), item.num_output - 1
         elif len(self._pools) > 1:
             request, num_output = self._prompts.first_token(item, at_s), 1
         else:
@@ -172,7 +173,7 @@ class _Run:
         seats = {seat.replica.name: seat for seat in self._seats if seat.leg == leg}
         replica = self._pools[leg].router.choose(request, [seat.replica for seat in seats.values()])
         if why := replica.refusal(request):
-            record = replace(record_of(life, FinishReason.ERROR), outcome=Outcome.REFUSED, reason=why)
+            record = replace(record_of(life, FinishReason.ERROR, at_s), outcome=Outcome.REFUSED, reason=why)
             self._close(life, record, at_s)
             return
         seat = self._homes[item.id] = seats[replica.name]
@@ -206,17 +207,18 @@ class _Run:
         self._num_due += 1
         heapq.heappush(self._due, (at_s, self._num_due, action))
 
-    def _cancel(self, life: Life) -> None:
+    def _cancel(self, life: Life, at_s: float) -> None:
         """The client gives up; one whose answer is complete has nothing to give up."""
         name = life.item.id
         if self._lives.get(name) is not life:
             return
-        life.is_cancelled = True
+        life.left_s = at_s
         if seat := self._homes.get(name):
             seat.replica.abort(name)
         if name in self._lives:  # not yet taken in by a replica, or between two
-            self._homes.pop(name, None)
-            self._close(life, record_of(life, FinishReason.ABORT), life.intended_s)
+            if seat := self._homes.pop(name, None):
+                seat.watch.lives.pop(name, None)
+            self._close(life, record_of(life, FinishReason.ABORT, at_s), at_s)
 
     def record(self, label: str) -> RunRecord:
         """What has ended, and what it took."""

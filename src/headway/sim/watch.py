@@ -24,7 +24,7 @@ class Life:
     scheduled_s: float | None = None
     num_cached: int = 0
     num_preemptions: int = 0
-    is_cancelled: bool = False
+    left_s: float | None = None  # when its client gave up
     patience: int = 0  # tokens after which the client gives up; 0 means never
     answer: list[int] | None = None  # its tokens, where a later turn will resend them
 
@@ -116,26 +116,33 @@ class Watch:
 
     def _end(self, request_id: str, reason: FinishReason, why: str, at_s: float) -> None:
         life = self.lives.pop(request_id)
-        record = record_of(life, reason)
+        record = record_of(life, reason, at_s)
         if why:
             record = replace(record, outcome=Outcome.REFUSED, reason=why)
         self._on_end(life, record, at_s)
 
 
-def record_of(life: Life, reason: FinishReason) -> RequestRecord:
-    """What a client would have written down."""
+def record_of(life: Life, reason: FinishReason, at_s: float) -> RequestRecord:
+    """What a client would have written down.
+
+    `at_s` is when it was told that there is no more, unless it left before; a whole answer ends with its last token.
+    """
     item, token_s = life.item, life.token_s
     outcome = Outcome.OK if reason in (FinishReason.STOP, FinishReason.LENGTH) else Outcome.FAILED
+    closed_s = None if outcome is Outcome.OK else at_s
+    if life.left_s is not None:
+        outcome, closed_s = Outcome.CANCELLED, life.left_s
     return RequestRecord(
         id=item.id,
         intended_s=life.intended_s,
         sent_s=life.intended_s,
-        outcome=Outcome.CANCELLED if life.is_cancelled else outcome,
+        outcome=outcome,
         num_prompt=item.num_prompt,
         num_output=len(token_s),
         scheduled_s=life.scheduled_s,
         first_s=token_s[0] if token_s else None,
         last_s=token_s[-1] if token_s else None,
+        closed_s=closed_s,
         token_s=token_s,
         num_expected=item.num_output,
         tenant=item.tenant,

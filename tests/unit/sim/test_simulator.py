@@ -24,6 +24,7 @@ from headway.sim import (
     make_router,
     simulate,
 )
+from headway.sim.prompts import PromptMaker
 from headway.workload import WorkItem
 
 
@@ -143,6 +144,33 @@ def test_clients_give_up():
     assert records["r0"].num_output == 3
     assert 0 < records["r1"].num_output < 10
     assert records["r3"].num_output == 0
+
+
+def test_who_gives_up_has_waited_until_then():
+    """In the queue, on the way into it, or behind a refusal: what was waited for in vain is no wait of nothing."""
+    alone = {"settings": {"max_num_seqs": "1"}}
+    queued = item(1, at_s=0.02, cancel_s=0.3, slo=Slo(ttft_s=0.1))
+    arriving = item(2, at_s=0.001, cancel_s=0.005, slo=Slo(ttft_s=0.001))
+    records = simulate([item(0, output=50), arriving, queued], pool(**alone)).requests
+    assert [record.end_s for record in records] == pytest.approx([records[0].last_s, 0.006, 0.32])
+    assert [record.meets_slo() for record in records[1:]] == [False, False]
+    assert simulate([item(0, at_s=3.0, prompt=500)], pool()).requests[0].closed_s == 3.0
+
+
+def test_a_user_goes_on_after_having_given_up():
+    """Also while the prompt's KV is on its way: the next turn comes after that moment, not after the last question."""
+    prompts = pool()
+    decoders = Pool(plant=decoding(prompts.plant), plan=decoding_plan(prompts.plan))
+    turns = [item(0, cancel_s=2.0, session="s"), item(1, at_s=None, session="s", turn=1, think_s=0.5)]
+    first, second = simulate(turns, prompts, decoders=decoders, hand_over=HandOver(fixed_s=9.0, token_s=0.0)).requests
+    assert (first.outcome, first.end_s) == (Outcome.CANCELLED, 2.0)
+    assert second.intended_s == 2.5
+
+
+def test_the_second_leg_has_the_deadline_of_the_first():
+    """Moving the KV gives nobody more time; the first token is no promise any more."""
+    made = PromptMaker({}).rest(item(0, deadline_s=4.0, slo=Slo(ttft_s=1.0)), arrival_s=3.0, sent_s=1.0)
+    assert (made.arrival_s, made.deadline_s, made.ttft_s) == (3.0, 5.0, None)
 
 
 def test_what_can_never_fit_is_refused_at_the_door():

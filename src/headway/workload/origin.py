@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -79,15 +80,22 @@ def _resolve(keys: Path, sizes: Mapping[Path, int]) -> Path:
 
 
 def _yaml_lines(text: str) -> dict[Path, int]:
-    """Line of each field of a YAML or JSON text; none where it does not parse."""
+    """Line of each field of a YAML or JSON text; none where it does not parse.
+
+    What an alias repeats has the lines of its first place alone: an alias may hold itself.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):
         return {}
     lines: dict[Path, int] = {}
-    pending: list[tuple[Path, object]] = [((), root)]
+    seen: set[int] = set()
+    pending: deque[tuple[Path, object]] = deque([((), root)])
     while pending:
-        path, node = pending.pop()
+        path, node = pending.popleft()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 lines[(*path, str(key.value))] = key.start_mark.line + 1

@@ -113,6 +113,8 @@ def test_mistakes_in_toml(tmp_path, text, message):
         ),
         (".yaml", "a: [\n", "w.yaml, line 2 is not YAML"),
         (".yaml", "- 1\n", "must be a table of fields, not list"),
+        (".yaml", "num_requests: 2\nlines: &a [*a]\n", "w.yaml, line 2: lines is no field of a workload"),
+        (".yaml", "lengths: &a\n  prompt: *a\n", "w.yaml, line 2: lengths.prompt.law is missing"),
         (
             ".json",
             (

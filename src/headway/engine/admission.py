@@ -207,6 +207,9 @@ class Admission:
         return _Refusal(Cause.DEADLINE, f"the request cannot meet its deadline: {reason}", wait_s)
 
     def _guarded(self, request: Request, now_s: float) -> _Refusal | None:
+        """Whether promises to others hold it back. With nobody inside there are none, and nothing that would end it."""
+        if not self.backlog.num_inside:
+            return None
         verdict = self.guardrails.verdict(request, self.backlog.request_rate(request.tier), now_s)
         return None if verdict is None else _Refusal(Cause.SLO, verdict.reason, verdict.retry_after_s)
 

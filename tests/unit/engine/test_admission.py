@@ -56,6 +56,20 @@ def test_whoever_records_hears_of_those_turned_away():
     ]
 
 
+def test_an_empty_engine_holds_nobody_back_for_promises():
+    """Without steps no level would ever fall: where all traffic is long or batch work it would be shut out for ever."""
+    guardrails = Guardrails(GuardSettings(slo={"kv_cache_utilization_max": 0.5}, long_tokens=50), 100)
+    guardrails.on_events([StepRecord(0, 0.0, free_blocks=1, end_s=1.0)])
+    assert guardrails.level == 1
+    admission = Admission(AdmissionLimits(max_queued_requests=0), 10_000, guardrails)
+    admission.admit(ask("long"), 1e6)
+    assert refused(admission, ask("second"), 1e6).cause == "slo"
+    admission.admit(ask("short", num_prompt=10), 1e6)
+    for name in ("long", "short"):
+        admission.backlog.on_events([Finished(ask(name), FinishReason.LENGTH, 1, 0, 1e6)])
+    admission.admit(ask("batch", tier=Tier.FLEX), 1e6)
+
+
 def test_tokens_bound_the_queue_and_the_wait_is_computed():
     """At 50 tokens a second, 250 tokens above the bound take 5 s; a single long prompt is let into an empty queue."""
     admission = an_admission(max_queued_tokens=200)

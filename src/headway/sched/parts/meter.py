@@ -54,7 +54,7 @@ class StepMeter:
 
 def load_of(plan: StepPlan) -> tuple[StepLoad, int]:
     """What a plan will cost, and how many of its grants are decodes."""
-    num_decodes = sum(entry.num_tokens == 1 and entry.seq.num_output > 0 for entry in plan.grants)
+    num_decodes = sum(entry.seq.is_decoding for entry in plan.grants)
     return add_load(StepLoad(), plan.grants), num_decodes
 
 

@@ -160,3 +160,11 @@ def test_contradictory_settings_are_refused():
     scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 1, "output": 1}]})
     with pytest.raises(BadSetting, match="min_new_token_ratio is"):
         run_scene(scene, "sglang", {"min_new_token_ratio": "0.9"})
+
+
+@pytest.mark.parametrize("mixed", ["false", "true"])
+def test_who_outgrows_all_memory_is_named(mixed):
+    """It alone has all blocks and wants one more: the scene, not the policy, is at fault."""
+    scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 6, "output": 60}]})
+    with pytest.raises(BadSetting, match="A cannot run in this scene"):
+        run_scene(scene, "sglang", {"mixed_chunk": mixed})

@@ -106,7 +106,7 @@ class Sglang(Policy):
             if not self._params.mixed_chunk:
                 self._decode(view, plan, decoding)
             self._ratio.after_decode(plan)
-        if view.running and not plan.grants:
+        if view.running and not (plan.grants or plan.preemptions):
             preempt(plan, view, view.running[-1], requeue=Requeue.BACK)  # prompts that block each other
         return plan
 

@@ -66,7 +66,7 @@ def require_writable(path: Path, name: str) -> None:
 
 
 def report(run: RunRecord, given: dict[str, Any]) -> int:
-    """Print and write a run. The status is 0, 1 where its latencies must not be quoted, 130 after Ctrl-C.
+    """Write and print a run. The status is 0, 1 where its latencies must not be quoted, 130 after Ctrl-C.
 
     A file that cannot be written after all costs neither the figures nor the other files. Raises `BadSetting` for it.
     """
@@ -77,16 +77,17 @@ def report(run: RunRecord, given: dict[str, Any]) -> int:
     document = result_json(run, metrics)
     if given["save_detailed"]:
         document = with_details(document, run)
-    if given["as_json"]:
-        print_json(document)
-    else:
-        results().print(run_text(run, metrics), markup=False, soft_wrap=True)
-    write_all(
+    write_then(
         {
             given["output"]: lambda path: save_run(run, path),
             given["csv"]: lambda path: save_csv(run, path),
             given["html"]: lambda path: write(path, run_page(run, metrics)),
-        }
+        },
+        lambda: (
+            print_json(document)
+            if given["as_json"]
+            else results().print(run_text(run, metrics), markup=False, soft_wrap=True)
+        ),
     )
     if not run.is_complete:
         notices().print(f"headway: {run.notes[0]}", markup=False, soft_wrap=True)
@@ -94,15 +95,21 @@ def report(run: RunRecord, given: dict[str, Any]) -> int:
     return 0 if judge(run, metrics).is_valid else 1
 
 
-def write_all(writers: Mapping[Path | None, Callable[[Path], None]]) -> None:
-    """Write every file that has a path, whatever became of the others. Raises `BadSetting` for those that failed."""
+def write_then(writers: Mapping[Path | None, Callable[[Path], None]], say: Callable[[], None]) -> None:
+    """Write every file that has a path, then say on stdout, whose reader may leave in the middle, as `head` does.
+
+    A file that fails keeps neither the others nor the words back. Raises `BadSetting` for those that failed.
+    """
     failures: list[str] = []
-    for path, writer in writers.items():
-        try:
-            if path is not None:
-                writer(path)
-        except BadSetting as error:
-            failures.append(str(error))
+    try:
+        for path, writer in writers.items():
+            try:
+                if path is not None:
+                    writer(path)
+            except BadSetting as error:
+                failures.append(str(error))
+    finally:
+        say()
     if failures:
         raise BadSetting("; ".join(failures))
 

@@ -57,15 +57,15 @@ def reproduce(
         for number, (one, run) in enumerate(runs.items(), start=1):
             place = f"{one} ({number} of {len(runs)})"
             findings.append(run(Effort(share=QUICK if quick else 1.0, seed=seed, tell=partial(_tell, place))))
+            _draw(findings[-1], folder)
             if not as_json:
                 _show(findings[-1])
-            _draw(findings[-1], folder)
+        if name == "all":
+            _write(findings, folder, path)
     finally:
         if as_json and findings:  # those found before a Ctrl-C, too
             documents = [finding.to_json() for finding in findings]
             print_json(documents if name == "all" else documents[0])
-    if name == "all":
-        _write(findings, folder, path)
     return 0
 
 

@@ -148,11 +148,14 @@ def _report(outcome: Outcome, known: Calibration, paths: Mapping[str, Path], giv
         "evidence": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
         "html": tuning_page(outcome, known.about, config),
     }
-    if given["as_json"]:
-        print_json({**document, "files": {name: str(path) for name, path in paths.items()}})
-    else:
-        results().print(summary_text(outcome), markup=False, soft_wrap=True)
-    out.write_all({path: partial(out.write, content=texts[name]) for name, path in paths.items()})
+    out.write_then(
+        {path: partial(out.write, content=texts[name]) for name, path in paths.items()},
+        lambda: (
+            print_json({**document, "files": {name: str(path) for name, path in paths.items()}})
+            if given["as_json"]
+            else results().print(summary_text(outcome), markup=False, soft_wrap=True)
+        ),
+    )
     if not given["as_json"]:
         notices().print(f"written: {', '.join(map(str, paths.values()))}", markup=False, soft_wrap=True)
     if not outcome.is_complete:

@@ -9,9 +9,11 @@ from headway.bench import Progress
 from headway.bench.contest import Standings
 from headway.bench.score import Score
 from headway.cli.bench_options import default_executor
+from headway.cli.bench_output import write, write_then
 from headway.cli.bench_screen import table
 from headway.cli.bench_standings import grid, verdict
 from headway.cli.main import main
+from headway.errors import BadSetting
 from headway.executor.registry import EXECUTORS
 from headway.report import Outcome
 from tests.support.tiny_model import write_tiny_gguf
@@ -145,3 +147,22 @@ def test_standings_are_a_table_with_claims():
     assert "2.4 requests/s" in text
     assert all(name in text for name in ("vllm", "headway", "median of 1", "wasted"))
     assert all(claim["holds"] for claim in verdict(standings, 1.2))
+
+
+def test_files_are_written_before_the_reader_of_stdout_can_leave(tmp_path):
+    """`headway bench ... -o run.json | head` keeps the file; a file that fails costs neither others nor words."""
+
+    def leave():
+        assert kept.read_text() == "measured"
+        raise BrokenPipeError
+
+    def save(path):
+        write(path, "measured")
+
+    kept, nowhere, said = tmp_path / "run.json", tmp_path / "none" / "run.csv", []
+    with pytest.raises(BrokenPipeError):
+        write_then({kept: save, None: save}, leave)
+    kept.unlink()
+    with pytest.raises(BadSetting, match=r"cannot write .*run\.csv"):
+        write_then({nowhere: save, kept: save}, lambda: said.append("figures"))
+    assert (kept.read_text(), said) == ("measured", ["figures"])

@@ -124,6 +124,13 @@ def test_orca_reserves_as_told():
     assert capped[0].free_blocks == 40 - 3
 
 
+@pytest.mark.parametrize("reserve", ["oracle", "pow2", "max"])
+def test_choices_that_fit_exactly_are_let_in(reserve):
+    """Three choices of three blocks each, and ten blocks: what is reserved beyond need must leave whole blocks."""
+    records = run_scene(one_request(6, 5, n=3, num_blocks=10), "orca", {"reserve": reserve, "max_model_len": "64"})
+    assert (records[0].grants, records[0].free_blocks, records[0].rejected) == ({"A": 6}, 1, [])
+
+
 def test_a_paused_prompt_longer_than_the_budget_comes_back():
     """Recomputed output may outgrow an uncut budget; the prompt is cut then, for it could not return otherwise."""
     entries = [{"id": name, "arrival": 0, "prompt": 4, "output": 8} for name in "AB"]

@@ -102,7 +102,9 @@ class Orca(Policy):
             wanted = request.num_prompt + (1 << (request.max_output - 1).bit_length())
         elif self._params.reserve is Reserve.MAX:
             wanted = self._params.max_model_len
-        return max(request.max_total, min(wanted, self._num_slots(view) // request.params.n))
+        ledger, num_choices = view.ledger, request.params.n
+        most = min(self._num_slots(view) // num_choices, ledger.num_blocks // num_choices * ledger.block_size)
+        return max(request.max_total, min(wanted, most))
 
     def _num_slots(self, view: View) -> int:
         most = view.ledger.num_blocks * view.ledger.block_size

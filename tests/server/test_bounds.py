@@ -9,12 +9,14 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
+import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from headway.core import FinishReason
 from headway.server import ServerConfig
-from headway.server.bounded import MAX_HEAD_BYTES, BoundedHttp, bounded_http
+from headway.server.bounded import LATER_S, MAX_HEAD_BYTES, BoundedHttp, bounded_http
 from headway.server.serve import allow_connections
 from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import LiveServer, live
@@ -211,6 +213,77 @@ def test_who_reads_nothing_is_hung_up_on(monkeypatch, caplog, loop, asked):
         server.until(lambda: server.num_connections == 1)
         server.until(lambda: server.num_connections == 0)
     assert "has read nothing for 0.1 s" in caplog.text
+
+
+class Still:
+    """A loop whose time is set by hand, a transport that takes what it is told, and uvicorn's count of connections."""
+
+    def __init__(self):
+        self.now_s, self.num_unread, self.timers, self.is_aborted = 0.0, 0, [], False
+
+    def time(self):
+        return self.now_s
+
+    def call_later(self, seconds, action, *_):
+        self.timers.append(timer := asyncio.TimerHandle(self.now_s + seconds, action, (), self))
+        return timer
+
+    def run_to(self, now_s):
+        while due := [one for one in self.timers if not one.cancelled() and one.when() <= now_s]:
+            first = min(due, key=lambda one: one.when())
+            self.timers.remove(first)
+            self.now_s = first.when()
+            first._callback()
+        self.now_s = now_s
+
+    def get_write_buffer_size(self):
+        return self.num_unread
+
+    def abort(self):
+        self.is_aborted = True
+
+    def is_closing(self):
+        return False
+
+    get_debug = is_closing
+
+    def get_extra_info(self, *_):
+        return None
+
+    def _timer_handle_cancelled(self, _):
+        """asyncio's own bookkeeping."""
+
+
+@pytest.fixture
+def quiet_reader(monkeypatch):
+    """A connection whose client may read nothing for 100 s, and take its time for a request; and its stage."""
+    monkeypatch.setattr("headway.server.bounded.HEAD_S", 1e6)
+    stage = Still()
+    http = bounded_http(100.0 - LATER_S)(uvicorn.Config(None, http="httptools"), ServerState(), {}, stage)
+    http.connection_made(stage)
+    return http, stage
+
+
+def test_who_reads_now_and_then_is_not_hung_up_on_however_much_waits(quiet_reader):
+    """A look may find more unread than the one before: what counts is whether anything was read between them."""
+    http, stage = quiet_reader
+    http.pause_writing()
+    for k in range(1, 9):
+        stage.num_unread = 1000 * k
+        stage.run_to(90.0 * k)
+        assert not stage.is_aborted
+        http.resume_writing()
+        http.pause_writing()
+    stage.run_to(90.0 * 8 + 130.0)
+    assert stage.is_aborted
+
+
+def test_nobody_looks_at_a_connection_that_is_gone(quiet_reader):
+    """No timer is left that would look again and again, and keep everything alive."""
+    http, stage = quiet_reader
+    stage.run_to(45.0)
+    http.connection_lost(ConnectionResetError())
+    assert [timer for timer in stage.timers if not timer.cancelled()] == []
 
 
 def test_the_time_for_a_reader_is_the_one_that_was_set():

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from types import FrameType
 from typing import Annotated
@@ -31,6 +31,9 @@ FAILED = 1
 
 _UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Whoever should take what we write cannot; the fault is not ours."""
+
+_AGAIN_S = 0.01
+"""How much later an interruption that was thrown away comes again."""
 
 COMMANDS = (
     "serve",
@@ -114,21 +117,39 @@ def main(args: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, as `timeout` and supervisors send it, ends a command as Ctrl-C does: what was measured is still told."""
+    """SIGTERM, as `timeout` and supervisors send it, ends a command as Ctrl-C does: what was measured is still told.
+
+    Neither is lost where Python throws exceptions away: in the callbacks of weak references and in finalizers.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGALRM)}
+    tell = sys.unraisablehook
+    sys.unraisablehook = partial(_interrupt_again, tell)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = tell
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
     """Do what Ctrl-C would do now. A program that a script started in its background ignores that; it ends, too."""
-    handler = signal.getsignal(signal.SIGINT)
-    (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)  # an event loop hears the signal, not its handler's call
+    else:
+        signal.default_int_handler(signal.SIGINT, frame)
+
+
+def _interrupt_again(tell: Callable[[sys.UnraisableHookArgs], object], thrown_away: sys.UnraisableHookArgs) -> None:
+    """Interrupt once more, a moment later and by another signal: nothing raised in here would get out either."""
+    if thrown_away.exc_type is KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+    else:
+        tell(thrown_away)
 
 
 def _unwritten(error: OSError) -> int:

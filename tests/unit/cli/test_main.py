@@ -4,6 +4,8 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
+import weakref
 
 import pytest
 import typer.main
@@ -66,6 +68,27 @@ def test_both_signals_end_a_command_alike(monkeypatch, number):
         assert signal.getsignal(signal.SIGTERM) == before[1]
     finally:
         signal.signal(signal.SIGINT, before[0])
+
+
+def test_a_signal_is_not_lost_where_python_throws_exceptions_away(monkeypatch, capsys):
+    """One that comes in the callback of a weak reference, of which imports have many, still ends the command."""
+
+    class Thing:
+        pass
+
+    def busy(**_):
+        thing = Thing()
+        reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+        del thing
+        assert reference() is None
+        time.sleep(10.0)
+        pytest.fail("the signal did nothing")
+
+    before = sys.unraisablehook, signal.getsignal(signal.SIGALRM)
+    monkeypatch.setattr("headway.cli.main._commands", lambda: busy)
+    assert main([]) == 130
+    assert (sys.unraisablehook, signal.getsignal(signal.SIGALRM)) == before
+    assert capsys.readouterr().err == "headway: interrupted\n"
 
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="there is no device that is always full")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.report import RunRecord, summarize
 from headway.sim import Plant, Pool, simulate
@@ -15,6 +15,7 @@ from headway.tune.traffic import Traffic
 _MOST_STRIDES = 9
 _FIRST_STRIDE, _LONGEST_STRIDE = 1.25, 2.5
 _CLOSE = 1.06
+_BURST = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,8 @@ class Sample:
     """One run: what was run, what came of it, and which promises it broke, the worst first.
 
     `factor` is the rate as a multiple of the workload's own; `output_rate` is in tokens per second, `longest_queue` the
-    most sequences that waited.
+    most sequences that waited. `is_burst`: its requests came in the first twentieth of the time that they took, so that
+    a higher rate would make no difference: there are too few of them to tell more.
     """
 
     stage: str
@@ -34,6 +36,7 @@ class Sample:
     broken: tuple[str, ...]
     longest_queue: int = 0
     is_live: bool = False
+    is_burst: bool = False
 
     @property
     def keeps(self) -> bool:
@@ -52,14 +55,17 @@ class Lab:
         """One run of the traffic, `factor` times as fast."""
         scaled = traffic.at(factor)
         run = simulate(scaled.items, Pool(plant=self.plant, plan=setting.plan()), weights=scaled.weights)
-        made = judge(stage, setting, factor, run, self.slo)
+        last_s = max((item.at_s or 0.0 for item in scaled.items), default=0.0)
+        is_burst = scaled.scales and last_s < _BURST * run.duration_s
+        made = replace(judge(stage, setting, factor, run, self.slo), is_burst=is_burst)
         self.samples.append(made)
         return made
 
     def best_rate(self, stage: str, setting: Setting, traffic: Traffic, guess: float = 1.0) -> Sample:
         """The fastest run that keeps all promises, within 6 %: longer and longer strides from a guess, then bisection.
 
-        Where none keeps them, the slowest that was tried. A closed loop has one rate.
+        Where none keeps them, the slowest that was tried; where they are kept by a burst, that one. A closed loop has
+        one rate.
         """
         if not traffic.scales:
             return self.sample(stage, setting, traffic)
@@ -67,7 +73,7 @@ class Lab:
         best, worst = (made, None) if made.keeps else (None, made)
         stride = _FIRST_STRIDE
         for _ in range(_MOST_STRIDES):
-            if best is not None and worst is not None:
+            if best is not None and (worst is not None or best.is_burst):
                 break
             made = self.sample(stage, setting, traffic, made.factor * (stride if best is not None else 1.0 / stride))
             best, worst = (made, worst) if made.keeps else (best, made)

@@ -74,6 +74,10 @@ class Outcome:
                     f"{key}: at {times:.3g} times the rate it is {_shown(one.values[key])}, "
                     f"limit {self.slo.limits[key]:g}"
                 )
+        if self.chosen.is_burst and self.chosen.keeps:
+            return (
+                "unknown: at that rate all requests of the run come at once; give more (--num-requests, --max-requests)"
+            )
         if not self.is_complete:
             return "not tried: the search was interrupted"
         if not self.beyond:

@@ -112,6 +112,8 @@ def _warnings(outcome: Outcome) -> list[str]:
     found = []
     if not outcome.chosen.keeps:
         found.append(f"No setting keeps all promises here; the least bad breaks {', '.join(outcome.chosen.broken)}.")
+    elif outcome.chosen.is_burst:
+        found.append(f"The best rate is no limit of this machine. What breaks first is {outcome.breaks_first()}.")
     elif outcome.chosen.factor < 1.0:
         found.append(
             f"The workload is faster than this machine: it keeps its promises up to {outcome.chosen.factor:.0%}."

@@ -75,7 +75,7 @@ def tune(
         chosen=chosen,
         guards=guards,
         live=live,
-        beyond=_beyond(lab, traffic, chosen) if traffic.scales and is_complete else [],
+        beyond=_beyond(lab, traffic, chosen) if traffic.scales and is_complete and not chosen.is_burst else [],
         samples=[*lab.samples, *live],
         rate=traffic.rate,
         slo=lab.slo,

@@ -184,6 +184,18 @@ def outcome():
     return tune(here, traffic(), policy="headway", effort=QUICK, on_progress=lambda *_: None)
 
 
+def test_a_rate_at_which_all_requests_come_at_once_is_the_last_that_is_tried():
+    """Faster cannot be told from as fast: the search ends there, and nobody reads that it found a limit."""
+    easy = lab(SloTable({"ttft_p95_ms": 1e6}))
+    found = tune(easy, traffic(), policy="vllm", effort=QUICK, on_progress=lambda *_: None)
+    assert max(one.factor for one in found.samples) < 1000.0
+    assert found.chosen.keeps
+    assert found.chosen.is_burst
+    assert found.beyond == []
+    assert "--max-requests" in found.breaks_first()
+    assert "no limit of this machine" in tuning_page(found, {}, "")
+
+
 def test_what_came_out_alike_is_run_live_last():
     """Whoever was as good as one before it in every figure goes behind all others; nobody is lost."""
     first, other = sample(factor=2.0), sample()

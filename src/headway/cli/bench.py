@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import typer
 import typer.main
 
+from headway.cli.nested import run_nested
+
 
 def bench(ctx: typer.Context) -> int:
     """Measure a server, the engine or its policies; find its capacity; compare results."""
-    status = _commands()(args=ctx.args, prog_name="headway bench", standalone_mode=False)
-    return status if isinstance(status, int) else 0
+    return run_nested(_commands(), ctx, "headway bench")
 
 
 @cache
-def _commands() -> Callable[..., object]:
+def _commands() -> object:
     return typer.main.get_command(make_bench())
 
 

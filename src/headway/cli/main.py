@@ -20,6 +20,7 @@ import typer.main
 from headway.cli.admin import admin_app
 from headway.cli.bench import bench, bench_settings
 from headway.cli.fidelity import fidelity_app
+from headway.cli.nested import Face
 from headway.cli.simulate import simulate
 from headway.cli.tenants import tenants_app
 from headway.cli.tune import tune
@@ -57,6 +58,7 @@ def make_app() -> typer.Typer:
     """All commands, without running any."""
     app = typer.Typer(
         name="headway",
+        cls=Face,
         help="LLM serving with continuous batching, and every published scheduler by name.",
         invoke_without_command=True,
         pretty_exceptions_enable=False,
@@ -111,7 +113,9 @@ def main(args: Sequence[str] | None = None) -> int:
             raise
         # A usage error, known by its shape: typer brings its own copy of click, or not, depending on its version.
         where = getattr(getattr(error, "ctx", None), "command_path", "headway")
-        return _complain(where, f"{explain().rstrip('.')} (see {where} --help)", BAD_INPUT)
+        # Where a command alone is missing its help was shown, and nothing else is said.
+        mistake = explain().rstrip(".") or "which command?"
+        return _complain(where, f"{mistake} (see {where} --help)", BAD_INPUT)
     return status if isinstance(status, int) else 0
 
 

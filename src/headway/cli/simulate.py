@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import typer
+import typer.main
+
+from headway.cli.nested import run_nested
 
 
 def simulate(ctx: typer.Context) -> int:
     """Run a workload in virtual time: any policy, any hardware, any number of replicas."""
-    status = make_simulate()(args=ctx.args, prog_name="headway simulate", standalone_mode=False)
-    return status if isinstance(status, int) else 0
+    return run_nested(typer.main.get_command(make_simulate()), ctx, "headway simulate")
 
 
 def make_simulate() -> typer.Typer:

@@ -70,6 +70,33 @@ def test_both_signals_end_a_command_alike(monkeypatch, number):
         signal.signal(signal.SIGINT, before[0])
 
 
+@pytest.mark.parametrize(
+    ("args", "work"),
+    [
+        (["policies"], "cli.policies._show_list"),
+        (["bench", "compare", "a.json", "b.json"], "report.load_run"),
+        (["simulate"], "cli.simulate_run._measure"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_an_interrupted_command_says_so(headway, monkeypatch, args, work):
+    """One line and status 130, whatever the version of typer makes of Ctrl-C, and in commands of commands, too."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"headway.{work}", interrupted)
+    assert headway(*args) == (130, "", "headway: interrupted\n")
+
+
+@pytest.mark.parametrize("group", ["bench", "admin"])
+def test_a_group_alone_shows_its_help_and_what_is_missing(headway, group):
+    """Status 2: nothing was done."""
+    status, out, err = headway(group)
+    assert (status, err) == (2, f"headway {group}: which command? (see headway {group} --help)\n")
+    assert f"Usage: headway {group}" in out
+
+
 def test_a_signal_is_not_lost_where_python_throws_exceptions_away(monkeypatch, capsys):
     """One that comes in the callback of a weak reference, of which imports have many, still ends the command."""
 

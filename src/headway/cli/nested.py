@@ -1,0 +1,31 @@
+"""Commands inside a command: `bench`, `simulate` and `tune` read their flags only when they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+
+def run_nested(command: Any, ctx: typer.Context, name: str) -> int:  # noqa: ANN401  typer brings its own click, or not
+    """The status of a command, given all that stands behind its name.
+
+    Unlike the command's own `main` it lets an interruption through: typer makes a silent status 130 of it.
+    """
+    try:
+        with command.make_context(name, list(ctx.args)) as inner:
+            status = command.invoke(inner)
+    except typer.Exit as done:  # --help
+        return done.exit_code
+    return status if isinstance(status, int) else 0
+
+
+class Face(TyperGroup):
+    """All commands. An interruption comes out as `typer.Abort`, whatever this version of typer makes of it."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  as above
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error

@@ -118,19 +118,28 @@ def _report(found: Capacity, search: Search, given: dict[str, Any]) -> int:
             }
         )
     else:
-        results().print(_grid(found, search).to_text(), markup=False, soft_wrap=True)
+        results().print(capacity_grid(found, search).to_text(), markup=False, soft_wrap=True)
     if not found.is_complete:
         notices().print("headway bench: the search was interrupted; this is what was measured until then")
         return 130
     return 0 if found.rate else 1
 
 
-def _grid(found: Capacity, search: Search) -> Grid:
+def capacity_grid(found: Capacity, search: Search) -> Grid:
+    """All rates that were tried, and what they came to."""
     from headway.report import Grid
 
+    note = f"Median of {search.repeats} runs per rate, each with its own seed."
+    size = f"{found.rate:.4g}"
     failed = "none failed" if found.failed_rate is None else f"{found.failed_rate:.4g} failed"
+    if found.rate and found.failed_rate is None:
+        size = f"at least {size}"
+        note += (
+            " No rate failed, so this is no limit of the server: few requests all come at once at a high rate, and say "
+            "nothing about a lasting one. Give more (--num-requests), or a higher --max-rate."
+        )
     return Grid(
-        title=f"Capacity at {search.goal:.0%} attainment: {found.rate:.4g} requests/s ({failed})",
+        title=f"Capacity at {search.goal:.0%} attainment: {size} requests/s ({failed})",
         columns=["requests/s", "attainment, %", "lowest, %", "highest, %", "passed"],
         rows=[
             [
@@ -142,5 +151,5 @@ def _grid(found: Capacity, search: Search) -> Grid:
             ]
             for trial in sorted(found.trials, key=lambda trial: trial.rate)
         ],
-        note=f"Median of {search.repeats} runs per rate, each with its own seed.",
+        note=note,
     )

@@ -6,8 +6,10 @@ import pytest
 from rich.console import Console
 
 from headway.bench import Progress
+from headway.bench.capacity import Capacity, Search, Trial
 from headway.bench.contest import Standings
 from headway.bench.score import Score
+from headway.cli.bench_capacity import capacity_grid
 from headway.cli.bench_options import default_executor
 from headway.cli.bench_output import write, write_then
 from headway.cli.bench_screen import table
@@ -74,6 +76,18 @@ def test_bad_input_is_one_line_and_status_2(capsys, args, words):
     status, err = fails(capsys, *args)
     assert status == 2
     assert words in err
+
+
+def test_a_capacity_that_no_failure_bounds_is_told_as_such():
+    """Few requests come all at once at a high rate, and pass: that is no limit that was found."""
+    passed, failed = Trial(rate=4.0, attainments=(1.0,), passed=True), Trial(rate=8.0, attainments=(0.1,), passed=False)
+    assert "at least 4 requests/s (none failed)" in (
+        open_ended := capacity_grid(Capacity([passed]), Search()).to_text()
+    )
+    assert "--num-requests" in open_ended
+    bounded = capacity_grid(Capacity([passed, failed]), Search()).to_text()
+    assert ": 4 requests/s (8 failed)" in bounded
+    assert "--num-requests" not in bounded + capacity_grid(Capacity([]), Search()).to_text()
 
 
 def test_policy_flags_are_checked(capsys, model):

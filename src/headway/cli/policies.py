@@ -68,9 +68,10 @@ def _type_name(kind: Any, choices: list[str]) -> str:  # noqa: ANN401  a type hi
 
 
 def _show_list(listed: list[dict[str, Any]]) -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("policy", "order of the queue", "who shares a step", "memory held", "when memory runs out")
+    name = Column("policy", no_wrap=True)  # to be copied, however narrow the terminal
+    table = Table(name, "order of the queue", "who shares a step", "memory held", "when memory runs out")
     for found in listed:
         axes = found["axes"]
         table.add_row(found["name"], axes["order"], axes["sharing"], axes["reservation"], axes["shortage"])
@@ -78,7 +79,7 @@ def _show_list(listed: list[dict[str, Any]]) -> None:
 
 
 def _show_one(found: dict[str, Any]) -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = results()
     console.print(f"[bold]{found['name']}[/bold]: {found['summary']}")
@@ -86,7 +87,7 @@ def _show_one(found: dict[str, Any]) -> None:
         console.print(f"  {axis:<12} {answer}", markup=False)
     console.print(f"  {'source':<12} {found['source']}", markup=False)
     if found["parameters"]:
-        table = Table("--set", "default", "type", "meaning", title_justify="left")
+        table = Table(Column("--set", overflow="fold"), "default", "type", "meaning", title_justify="left")
         for parameter in found["parameters"]:
             table.add_row(parameter["name"], str(parameter["default"]), parameter["type"], parameter["help"])
         console.print(table)

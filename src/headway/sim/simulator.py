@@ -46,7 +46,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, record: RunRecord) -> None:
         super().__init__()
-        note = "the run was interrupted; this is what was simulated until then"
+        note = "the run was interrupted; this is what was measured until then"
         self.record = replace(record, is_complete=False, notes=[note])
 
 

@@ -109,8 +109,9 @@ def _read_replay(
     if isinstance(plan, Users):
         raise inner.error("file", "is replayed at its own times or at those of an open process, not in a closed loop")
     if plan is None and not trace.has_times:
-        way_out = "sessions.trace, with arrivals for" if trace.has_sessions else "lengths.trace, with arrivals for"
-        raise inner.error("file", f"has no times to replay; draw from it instead: {way_out} the times")
+        drawn = "sessions" if trace.has_sessions else "lengths"
+        way_out = f"give arrivals, such as --rate 4 --num-requests 100, or draw from it: {drawn}.trace, with arrivals"
+        raise inner.error("file", f"has no times to replay; {way_out}")
     moments_s = [row.at_s or 0.0 for row in trace.rows]
     source = ReplaySource(
         name="trace",

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rich.console import Console
 
 from headway.sched import POLICIES
 
@@ -39,6 +40,14 @@ def test_policies_lists_all(headway):
     assert (status, err) == (0, "")
     assert [entry["name"] for entry in listed] == sorted(POLICIES)
     assert all(set(entry["axes"]) == {"order", "sharing", "reservation", "shortage"} for entry in listed)
+
+
+def test_names_of_policies_are_whole_on_a_narrow_terminal(headway, monkeypatch):
+    """They are there to be copied; what describes them is cut first."""
+    monkeypatch.setattr("headway.cli.policies.results", lambda: Console(width=60))
+    out = headway("policies")[1]
+    assert max(map(len, out.splitlines())) == 60
+    assert all(name in out for name in POLICIES)
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

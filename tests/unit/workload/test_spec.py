@@ -133,6 +133,25 @@ def test_mistakes_in_yaml_and_json(tmp_path, suffix, text, message):
         load(tmp_path, text, suffix)
 
 
+@pytest.mark.parametrize(
+    ("columns", "rest", "drawn"),
+    [
+        ("input_tokens,output_tokens", "5,2", "lengths"),
+        ("conversation,turn,new_input_tokens,output_tokens", "a,0,5,2", "sessions"),
+    ],
+)
+def test_a_trace_without_times_needs_arrivals_and_says_how(tmp_path, columns, rest, drawn):
+    """What the message offers is taken: a rate."""
+    text = f"{columns}\n{rest}\n"
+    with pytest.raises(
+        BadSetting,
+        match=rf"no times to replay; give arrivals, such as --rate 4 --num-requests 100, or .* {drawn}\.trace",
+    ):
+        load(tmp_path, text, ".csv")
+    [item] = load(tmp_path, text, ".csv", {"rate": "4", "num_requests": "1"}).items()
+    assert (item.num_prompt, item.num_output) == (5, 2)
+
+
 def test_flags_win_and_are_named_in_mistakes(tmp_path):
     """A flag replaces the file's field, and a mistake in it is the flag's."""
     assert len(list(load(tmp_path, BASE, flags={"num_requests": 7}).items())) == 7

@@ -82,7 +82,12 @@ class Client:
             ending = await self._attempt(item, call, intended_s, seen)
             while ending.outcome is Outcome.REFUSED and num_retries < item.retries:
                 backoff_s = min(item.backoff_s * 2**num_retries, LONGEST_BACKOFF_S)
-                await asyncio.sleep(backoff_s if ending.retry_after_s is None else ending.retry_after_s)
+                pause_s = backoff_s if ending.retry_after_s is None else ending.retry_after_s
+                patience_s = self._patience_s(item, intended_s)
+                if patience_s is not None and patience_s <= pause_s:
+                    await asyncio.sleep(patience_s)  # it goes as it was sent away: refused
+                    break
+                await asyncio.sleep(pause_s)
                 num_retries += 1
                 seen = Seen(seen.sent_s)
                 ending = await self._attempt(item, call, intended_s, seen)
@@ -92,7 +97,7 @@ class Client:
 
     async def _attempt(self, item: WorkItem, call: Call, intended_s: float, seen: Seen) -> Ending:
         """One try. What it sees is in `seen`, whatever happens."""
-        patience_s = None if item.cancel_s is None else max(0.0, intended_s + item.cancel_s - self._clock.now())
+        patience_s = self._patience_s(item, intended_s)
         limits = [limit for limit in (patience_s, self._timeout_s) if limit is not None]
         try:
             async with asyncio.timeout(min(limits, default=None)):
@@ -156,6 +161,10 @@ class Client:
             status=ending.status or seen.status,
             reason=ending.reason,
         )
+
+    def _patience_s(self, item: WorkItem, intended_s: float) -> float | None:
+        """How much longer its client waits; None: as long as it takes."""
+        return None if item.cancel_s is None else max(0.0, intended_s + item.cancel_s - self._clock.now())
 
     def _since_start(self, at_s: float | None) -> float | None:
         return None if at_s is None else at_s - self._start_s

@@ -112,10 +112,15 @@ def test_retries_honour_retry_after_and_else_double():
 
 
 def test_patience_ends_a_series_of_refusals():
-    """After its retries a client goes."""
+    """After its retries a client goes; one whose patience ends before the next try goes then, and asks no more."""
     record, target = run([item(0, retries=2)], lambda *_: [(0.0, Refused("busy", status=429))])
     assert len(target.calls) == 3
     assert (record.requests[0].outcome, record.requests[0].num_retries) == (Outcome.REFUSED, 2)
+    busy = Refused("busy", status=429, retry_after_s=60.0)
+    record, target = run([item(0, retries=2, cancel_s=5.0)], lambda *_: [(0.0, busy)])
+    [request] = record.requests
+    assert (request.outcome, request.num_retries, request.closed_s) == (Outcome.REFUSED, 0, pytest.approx(5.0))
+    assert len(target.calls) == 1
 
 
 def test_slow_readers_leave_no_token_times():

@@ -95,14 +95,7 @@ class MeasuredRun:
 
 def read_run(prefix: str) -> MeasuredRun:
     """Read a run. Raises `BadSetting` naming file, row and column, or the field of the meta file."""
-    rows = list(read_rows(Path(f"{prefix}_requests.csv"), _COLUMNS, words=("request",)))
-    if not rows:
-        raise BadSetting(f"{prefix}_requests.csv has no rows")
-    origin = min(float(row[3]) for row in rows)
-    requests = [
-        MeasuredRequest(name, int(prompt), int(output), float(came) - origin, float(first), float(last))
-        for name, prompt, output, came, first, last in rows
-    ]
+    requests = _requests(Path(f"{prefix}_requests.csv"))
     meta_file = Path(f"{prefix}_meta.json")
     meta = _meta(meta_file)
     engine = _table(meta, "engine_kwargs")
@@ -118,6 +111,24 @@ def read_run(prefix: str) -> MeasuredRun:
     )
 
 
+def _requests(path: Path) -> list[MeasuredRequest]:
+    rows = list(read_rows(path, _COLUMNS, words=("request",), whole=("prompt_tokens", "output_tokens")))
+    if not rows:
+        raise BadSetting(f"{path} has no rows")
+    origin = min(float(row[3]) for row in rows)
+    requests = []
+    for number, (name, prompt, output, came, first, last) in enumerate(rows, start=2):
+        for column, count in (("prompt_tokens", prompt), ("output_tokens", output)):
+            if not int(count):
+                raise BadSetting(f"{path}, row {number}: {column} is 0; a request has at least one token of each")
+        if float(last) < float(first):
+            raise BadSetting(f"{path}, row {number}: last_token_s is {last}, before first_token_s, which is {first}")
+        requests.append(
+            MeasuredRequest(name, int(prompt), int(output), float(came) - origin, float(first), float(last))
+        )
+    return requests
+
+
 def device_of_profile(prefix: str) -> str:
     """The device that a profile was made on: from PREFIX_meta.yaml, else from the name `…_DEVICE_MODEL`."""
     path = Path(f"{prefix}_meta.yaml")
@@ -130,7 +141,7 @@ def device_of_profile(prefix: str) -> str:
 def _ticks(path: Path) -> tuple[Tick, ...]:
     if not path.is_file():
         return ()
-    rows = read_rows(path, ("t", "running", "waiting", "kv_cache_pct"))
+    rows = read_rows(path, ("t", "running", "waiting", "kv_cache_pct"), whole=("running", "waiting"))
     return tuple(Tick(float(at), int(running), int(waiting), float(use) / 100) for at, running, waiting, use in rows)
 
 

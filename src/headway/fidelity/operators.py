@@ -69,7 +69,9 @@ def _check(name: str, found: Mapping[str, Sequence[float]]) -> OperatorCheck:
 def _errors(path: Path, hardware: HardwareCard, model: ModelCard) -> Iterable[float]:
     """Of each row's four matrix products together."""
     layers: dict[int, LinearLayer] = {}
-    for tensor, num_tokens, *products in read_rows(path, ("tp", "num_tokens", *LINEAR)):
+    for tensor, num_tokens, *products in read_rows(
+        path, ("tp", "num_tokens", *LINEAR), whole=("tp", "num_tokens"), blank=LINEAR
+    ):
         measured_s = 1e-3 * sum(float(cell or 0) for cell in products)
         count = int(num_tokens)
         if not measured_s or count > MOST_TOKENS:

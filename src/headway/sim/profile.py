@@ -57,7 +57,7 @@ def read_profile(prefix: str, tensor: int = 1) -> KernelProfile:
     columns = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
     attention: dict[tuple[int, ...], float] = {
         (int(chunk), int(before), int(num), int(each)): float(micros) * 1e-6
-        for chunk, before, num, each, micros in read_rows(Path(f"{where}attention.csv"), columns)
+        for chunk, before, num, each, micros in read_rows(Path(f"{where}attention.csv"), columns, whole=columns[:-1])
     }
     return KernelProfile(
         layer=_total(dense, lambda name: 0 if name in _ONCE else 2 if name in _TWICE else 1),
@@ -134,7 +134,7 @@ class Profiled:
 
 
 def _kernels(path: Path, count: str) -> Iterator[list[str]]:
-    return read_rows(path, ("layer", count, "time_us"), words=("layer",))
+    return read_rows(path, ("layer", count, "time_us"), words=("layer",), whole=(count,))
 
 
 def _total(kernels: Mapping[str, Mapping[int, float]], times: Callable[[str], int]) -> Curve:

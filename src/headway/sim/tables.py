@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
 from headway.errors import BadSetting
 
 
-def read_rows(path: Path, columns: tuple[str, ...], *, words: tuple[str, ...] = ()) -> Iterator[list[str]]:
-    """The named columns, row by row. All but those in `words` hold numbers of at least 0, or nothing.
+def read_rows(
+    path: Path,
+    columns: tuple[str, ...],
+    *,
+    words: tuple[str, ...] = (),
+    whole: tuple[str, ...] = (),
+    blank: tuple[str, ...] = (),
+) -> Iterator[list[str]]:
+    """The named columns, row by row. All but those in `words` hold numbers of at least 0, those in `blank` or nothing.
 
-    Raises `BadSetting` for a file that cannot be read, a missing column, or a cell that is no number.
+    Those in `whole` can be read by `int`. Raises `BadSetting` for a file that cannot be read, a missing column, a row
+    that ends too early, or a cell that is no such number.
     """
     try:
         with path.open(newline="", encoding="utf-8") as lines:
@@ -20,10 +29,17 @@ def read_rows(path: Path, columns: tuple[str, ...], *, words: tuple[str, ...] = 
             if missing := [name for name in columns if name not in (reader.fieldnames or ())]:
                 raise BadSetting(f"{path} has no column {missing[0]!r}; it must have {', '.join(columns)}")
             for number, row in enumerate(reader, start=2):
+                if None in row.values():
+                    raise BadSetting(f"{path}, row {number}: it does not have the header's {len(row)} columns")
                 for name in columns:
-                    if name not in words and not _is_number(row[name]):
-                        raise BadSetting(f"{path}, row {number}: {name} is {row[name]!r}; it must be a number ≥ 0")
+                    if name in words or (name in blank and not row[name]):
+                        continue
+                    read, wanted = (int, "a whole number ≥ 0") if name in whole else (float, "a number ≥ 0")
+                    if not _is_read(row[name], read):
+                        raise BadSetting(f"{path}, row {number}: {name} is {row[name]!r}; it must be {wanted}")
                 yield [row[name] for name in columns]
+    except csv.Error as error:
+        raise BadSetting(f"{path} is no CSV file: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -37,8 +53,8 @@ def read_header(path: Path) -> tuple[str, ...]:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _is_number(cell: str | None) -> bool:
+def _is_read(cell: str, read: Callable[[str], float]) -> bool:
     try:
-        return cell == "" or (cell is not None and 0 <= float(cell) < float("inf"))
+        return 0 <= read(cell) < inf
     except ValueError:
         return False

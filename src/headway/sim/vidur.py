@@ -48,7 +48,8 @@ def read_vidur(prefix: str, tensor: int) -> KernelProfile:
 def read_layer(path: Path, tensor: int, operators: tuple[str, ...]) -> dict[int, float]:
     """Seconds of some operators of one layer together, by number of tokens; of equal rows the mean."""
     sums: dict[int, list[float]] = {}
-    for row in read_rows(path, _as_spelled(path, ("tp", "num_tokens", *operators))):
+    columns = _as_spelled(path, ("tp", "num_tokens", *operators))
+    for row in read_rows(path, columns, whole=columns[:2], blank=columns[2:]):
         if int(row[0]) == tensor:
             sums.setdefault(int(row[1]), []).append(1e-3 * sum(float(cell or 0) for cell in row[2:]))
     if not sums:
@@ -64,7 +65,7 @@ def _read_attention(path: Path, tensor: int) -> tuple[dict[tuple[int, ...], floa
     spelled = _as_spelled(path, columns)
     degree = [name for name in ("tp", _LONG["tp"]) if name in read_header(path)][:1]
     for kind, num, chunk, context, prefill_ms, decode_ms, *of in read_rows(
-        path, (*spelled, *degree), words=("is_prefill",)
+        path, (*spelled, *degree), words=spelled[:1], whole=(*spelled[1:4], *degree), blank=spelled[4:]
     ):
         if of and int(of[0]) != tensor:
             continue

@@ -99,3 +99,24 @@ def test_missing_and_broken_files_are_named(tmp_path):
         read_run(str(tmp_path / "nothing"))
     with pytest.raises(BadSetting, match="no vidur_DEVICE_MODEL_mlp"):
         check_operators(tmp_path)
+
+
+HEADER = "request,prompt_tokens,output_tokens,workload_arrival_s,first_token_s,last_token_s\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("b,9,3,0.1,,2", "row 3: first_token_s is ''; it must be a number ≥ 0"),
+        ("b,9,3,0.1,1,nan", "row 3: last_token_s is 'nan'"),
+        ("b,9.5,3,0.1,1,2", "row 3: prompt_tokens is '9.5'; it must be a whole number ≥ 0"),
+        ("b,9,0,0.1,1,2", "row 3: output_tokens is 0; a request has at least one token of each"),
+        ("b,9,3,0.1,2,1", "row 3: last_token_s is 1, before first_token_s, which is 2"),
+        ("b,9", "row 3: it does not have the header's 6 columns"),
+    ],
+)
+def test_a_broken_row_of_a_run_is_named(tmp_path, row, message):
+    """File, row, column, and what is allowed."""
+    (tmp_path / "r_requests.csv").write_text(f"{HEADER}a,5,2,0,1,2\n{row}\n")
+    with pytest.raises(BadSetting, match=f"r_requests.csv, {message}"):
+        read_run(str(tmp_path / "r"))

@@ -101,11 +101,15 @@ def mappings(value: object) -> Sequence[Mapping[str, object]]:
 
 
 def tokens(low: int, high: int) -> Rule[tuple[int, ...]]:
-    """A list of whole numbers within [low, high], at least one."""
-    allowed = f"a list of whole numbers from {low} to {high}, at least one"
+    """A list of whole numbers within [low, high], at least one; or the text "a/b/c", which needs no comma in a flag."""
+    allowed = f"a list of whole numbers from {low} to {high}, at least one; in a text such as 10/20/30"
     one = whole(low, high)
 
     def read(value: object) -> tuple[int, ...]:
+        if isinstance(value, str):
+            value = [int(part) if part.isascii() and part.isdigit() else part for part in value.split("/")]
+        elif isinstance(value, int):
+            value = [value]
         if not isinstance(value, list) or not value:
             raise ValueError(allowed)
         try:

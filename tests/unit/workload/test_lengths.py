@@ -17,6 +17,7 @@ from headway.workload import (
     Truncated,
     Uniform,
     Zipf,
+    parse_workload,
     stream,
 )
 from headway.workload.pairs import Alongside, Independent, Recorded
@@ -102,3 +103,20 @@ def test_changing_the_output_law_leaves_the_prompts_alone():
 def test_alongside_keeps_the_prompts_in_order():
     """Given prompts come in turn, with outputs drawn for each."""
     assert take(Alongside(prompts=[4, 5], output=Fixed(value=9)), 3) == [(4, 9), (5, 9), (4, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"), [("empirical:values=10/20/30", {10, 20, 30}), ("empirical:values=7", {7})]
+)
+def test_a_list_of_lengths_fits_into_a_flag(text, lengths):
+    """Commas part the fields of a law, so that slashes part its values."""
+    spec = {"num_requests": 60, "arrivals": "at_once", "lengths": {"prompt": text, "output": 1}}
+    assert {item.num_prompt for item in parse_workload(spec).items()} == lengths
+
+
+@pytest.mark.parametrize("values", ["10/x", "10//20", "", "0/5", True, "10/\u00b2"])
+def test_what_is_no_list_of_lengths_is_told_how_to_write_one(values):
+    """The message has an example for a flag."""
+    prompt = {"law": "empirical", "values": values}
+    with pytest.raises(BadSetting, match="such as 10/20/30"):
+        parse_workload({"num_requests": 1, "arrivals": "at_once", "lengths": {"prompt": prompt, "output": 1}})

@@ -193,7 +193,13 @@ class Admission:
         return None
 
     def _too_late(self, request: Request, predicted_s: float | None, now_s: float) -> _Refusal | None:
-        """Whether the request's own deadlines are past, or predicted to be missed before its first token."""
+        """Whether the request's own deadlines are past, or predicted to be missed before its first token.
+
+        In an empty engine nothing is predicted: rates stay as they were last measured, maybe on far shorter prompts,
+        and while all are refused for them they are not measured anew.
+        """
+        if not self.backlog.num_inside:
+            predicted_s = None
         left_s = min(
             math.inf if request.deadline_s is None else request.deadline_s - now_s,
             math.inf if request.ttft_s is None else request.ttft_s - (now_s - request.arrival_s),

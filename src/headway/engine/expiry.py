@@ -21,7 +21,8 @@ class Expiry:
     """Ends requests at `deadline_s`, and at `arrival_s + ttft_s` where no token was emitted by then.
 
     One that never was on the device is refused, as soon as its prefill could not be over in time (`token_rate` tells
-    prompt tokens per second, None where unknown), and when it waited for `queue_timeout_s` (0: as long as it takes).
+    prompt tokens per second, None where unknown; of one that came when nobody was here this is not asked, since nobody
+    else would measure it anew), and when it waited for `queue_timeout_s` (0: as long as it takes).
     Any other is ended with reason DEADLINE and keeps what it has. Called in the engine's thread, before each step.
     """
 
@@ -78,7 +79,8 @@ class Expiry:
             self._push(first_s, request.id, _Rule.FIRST)
         if request.deadline_s is not None:
             self._push(request.deadline_s, request.id, _Rule.WHOLE)
-        if rate := self._token_rate(request):
+        is_alone = len(self._waiting) == 1 and not self._started
+        if not is_alone and (rate := self._token_rate(request)):
             self._push(min(ends) - request.num_prompt / rate, request.id, _Rule.START)
 
     def _push(self, moment_s: float, name: str, rule: _Rule) -> None:

@@ -56,6 +56,16 @@ def test_whoever_records_hears_of_those_turned_away():
     ]
 
 
+def test_an_empty_engine_tries_what_it_once_was_too_slow_for():
+    """The rate of a five-token prompt says nothing of a long one, and would never be measured anew."""
+    admission = an_admission()
+    measure(admission, tokens_per_s=5)
+    admission.admit(ask("first", ttft_s=2.0, arrival_s=50.0), 50.0)
+    assert refused(admission, ask("second", ttft_s=2.0, arrival_s=50.0), 50.0).cause == "deadline"
+    late = an_admission()
+    assert refused(late, ask("late", ttft_s=2.0, arrival_s=50.0), 53.0).cause == "deadline"
+
+
 def test_an_empty_engine_holds_nobody_back_for_promises():
     """Without steps no level would ever fall: where all traffic is long or batch work it would be shut out for ever."""
     guardrails = Guardrails(GuardSettings(slo={"kv_cache_utilization_max": 0.5}, long_tokens=50), 100)

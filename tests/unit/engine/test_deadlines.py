@@ -54,6 +54,16 @@ async def test_at_its_deadline_a_decoding_request_ends_with_what_it_has():
     assert 8 <= stream.usage.num_output <= 11
 
 
+async def test_an_empty_engine_tries_whatever_short_prompts_said_of_its_speed():
+    """Five tokens in a step of 10 ms are 500 a second; 120 take one step as well, not a quarter of a second."""
+    few = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
+    async with Bench() as bench:
+        bench.gate.open_for_good()
+        await read(bench.llm.submit([5] * 5, few))
+        deltas = await read(bench.llm.submit([7] * 120, few, ttft_s=0.1))
+    assert deltas[-1].finish_reason is FinishReason.LENGTH
+
+
 async def test_a_prefill_is_cut_short():
     """A prompt of 200 tokens in chunks of 8 needs 25 steps; after 10 its time for the first token is over."""
     async with Bench(max_num_batched_tokens=8) as bench:

@@ -99,6 +99,10 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
             "what the run had?"
         )
     is_caching = measured.kv_cache.get("enable_prefix_caching", measured.engine.get("enable_prefix_caching", True))
+    if not isinstance(is_caching, bool | None):
+        raise BadSetting(
+            f"{measured.meta_file}: enable_prefix_caching is {is_caching!r}; it must be true, false or null"
+        )
     return Site(
         model=card,
         hardware=device,
@@ -113,7 +117,10 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
 
 
 def _simulated(measured: MeasuredRun, plant: Plant) -> tuple[RunRecord, int]:
-    """The run, and the blocks that its prompts shared: they make a difference only where memory was short."""
+    """The run, and the blocks that its prompts shared: they make a difference only where memory was short.
+
+    Raises `BadSetting` where no request fits.
+    """
     plan = Plan(
         policy="vllm",
         settings={"whole_sequence": "true"},
@@ -124,6 +131,11 @@ def _simulated(measured: MeasuredRun, plant: Plant) -> tuple[RunRecord, int]:
     )
     num_replicas = measured.setting("data_parallel_size", 1)
     record = _serve(measured, Pool(plant=plant, plan=plan, num_replicas=num_replicas))
+    if not _times(record, "e2e_s"):
+        raise BadSetting(
+            f"{measured.meta_file}: not one of {len(measured.requests)} requests fits {plant.num_blocks} blocks of "
+            f"{plant.block_size} tokens and the run's max_model_len; the run cannot have had these"
+        )
     if plant.prefix_cache == "none" or not record.server["num_preemptions"]:
         return record, 0
     num_shared = shared_blocks(measured.ticks, record.steps, plant.num_blocks)

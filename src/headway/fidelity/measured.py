@@ -98,16 +98,16 @@ def read_run(prefix: str) -> MeasuredRun:
     requests = _requests(Path(f"{prefix}_requests.csv"))
     meta_file = Path(f"{prefix}_meta.json")
     meta = _meta(meta_file)
-    engine = _table(meta, "engine_kwargs")
+    engine = _table(meta, "engine_kwargs", meta_file)
     return MeasuredRun(
         requests=tuple(sorted(requests, key=lambda request: request.arrival_s)),
         ticks=_ticks(Path(f"{prefix}_timeseries.csv")),
         meta_file=meta_file,
         model=str(meta.get("model") or engine.get("model") or ""),
         engine=engine,
-        kv_cache=_table(meta, "kv_cache"),
+        kv_cache=_table(meta, "kv_cache", meta_file),
         version=str(meta.get("vllm_version", "")),
-        device=str(_table(meta, "hardware").get("device_name", "")),
+        device=str(_table(meta, "hardware", meta_file).get("device_name", "")),
     )
 
 
@@ -157,6 +157,8 @@ def _meta(path: Path) -> Mapping[str, object]:
     return content
 
 
-def _table(meta: Mapping[str, object], name: str) -> Mapping[str, object]:
+def _table(meta: Mapping[str, object], name: str, file: Path) -> Mapping[str, object]:
     content = meta.get(name)
-    return cast("Mapping[str, object]", content) if isinstance(content, dict) else {}
+    if content is not None and not isinstance(content, dict):
+        raise BadSetting(f"{file}: {name} is {content!r}; it must be a JSON object")
+    return cast("Mapping[str, object]", content or {})

@@ -69,6 +69,14 @@ def test_a_model_that_does_not_fit_is_no_table_of_nothing(shared_data, tmp_path)
     (tmp_path / "run_meta.json").write_text(json.dumps({**meta, "kv_cache": {"num_gpu_blocks": 1}}))
     with pytest.raises(BadSetting, match=r"run_meta.json: kv_cache.num_gpu_blocks is 1; it must be at least 2"):
         check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
+    (tmp_path / "run_meta.json").write_text(json.dumps({**meta, "kv_cache": {"num_gpu_blocks": 5}}))
+    with pytest.raises(BadSetting, match=r"run_meta.json: not one of 1 requests fits 4 blocks of 16 tokens"):
+        check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
+    (tmp_path / "run_meta.json").write_text(
+        json.dumps({**meta, "kv_cache": {"num_gpu_blocks": 5, "enable_prefix_caching": "no"}})
+    )
+    with pytest.raises(BadSetting, match=r"run_meta.json: enable_prefix_caching is 'no'; it must be true, false or"):
+        check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
 
 
 def test_a_meta_file_that_says_nonsense_is_named(tmp_path):
@@ -79,6 +87,9 @@ def test_a_meta_file_that_says_nonsense_is_named(tmp_path):
     )
     with pytest.raises(BadSetting, match=r"run_meta\.json: max_num_seqs is 'many'"):
         read_run(str(tmp_path / "run")).setting("max_num_seqs", 256)
+    (tmp_path / "run_meta.json").write_text(json.dumps({"model": "x", "engine_kwargs": [1]}))
+    with pytest.raises(BadSetting, match=r"run_meta\.json: engine_kwargs is \[1\]; it must be a JSON object"):
+        read_run(str(tmp_path / "run"))
 
 
 def test_shared_blocks_come_from_memory_alone():

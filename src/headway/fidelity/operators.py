@@ -51,7 +51,9 @@ def check_operators(folder: Path) -> Sequence[OperatorCheck]:
         hardware, model = hardware_card(found[1]), model_card(found[2].rpartition("_")[2])
         errors.setdefault(hardware.name, {})[model.name] = list(_errors(path, hardware, model))
     if not errors:
-        raise BadSetting(f"{folder} has no vidur_DEVICE_MODEL_mlp.csv of a 7B or 70B model")
+        raise BadSetting(
+            f"{folder} has no vidur_DEVICE_MODEL_mlp.csv of a 7B or 70B model; name their folder with --profiles"
+        )
     return [_check(name, found) for name, found in errors.items()]
 
 

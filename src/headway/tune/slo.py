@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import BadSetting
-from headway.report import Outcome, RunRecord, summarize
+from headway.report import Outcome, RequestRecord, RunRecord, summarize
 from headway.workload.loading import KINDS, parse_text
 
 USAGE, REFUSED = "kv_cache_utilization_max", "admission_reject_rate_max"
@@ -107,6 +107,21 @@ def _value(key: str, run: RunRecord) -> float:
 def _seconds(metric: str, run: RunRecord) -> list[float]:
     if metric == "itl":
         return [gap_s for record in run.requests for gap_s in record.itl_s]
-    name = {"ttft": "ttft_s", "tpot": "tpot_s", "e2e": "e2e_s", "queue_wait": "queue_s"}[metric]
-    values = (getattr(record, name) for record in run.requests if record.is_ok or metric in ("ttft", "queue_wait"))
+    if metric in ("ttft", "queue_wait"):
+        waits = (_wait_s(metric, record) for record in run.requests)
+        return [wait_s for wait_s in waits if wait_s is not None]
+    whole = [record for record in run.requests if record.is_ok]
+    values = [record.tpot_s if metric == "tpot" else record.e2e_s for record in whole]
     return [value for value in values if value is not None]
+
+
+def _wait_s(metric: str, record: RequestRecord) -> float | None:
+    """Seconds before the first token, or before it was begun.
+
+    Whoever left without a token waited until then: were only those counted that stayed, a setting under which the
+    others lose patience would keep its promises. What was refused counts in its own key.
+    """
+    found = record.ttft_s if metric == "ttft" else record.queue_s
+    if found is None and record.first_s is None and record.outcome is not Outcome.REFUSED:
+        return record.end_s - record.intended_s
+    return found

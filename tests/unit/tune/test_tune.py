@@ -111,6 +111,24 @@ def record(**fields):
     )
 
 
+def test_who_lost_patience_has_waited_until_then():
+    """A setting that makes half of the clients leave without a token keeps no promise to the other half alone."""
+    gone = {"scheduled_s": None, "first_s": None, "last_s": None, "token_s": (), "num_output": 0}
+    left = record(outcome=Ending.CANCELLED, closed_s=4.0, **gone)
+    begun = record(outcome=Ending.CANCELLED, closed_s=4.0, **{**gone, "scheduled_s": 0.5})
+    read = record(outcome=Ending.CANCELLED, closed_s=4.0, scheduled_s=None)
+    refused = record(outcome=Ending.REFUSED, closed_s=9.0, **gone)
+    table = SloTable({"ttft_p99_ms": 1000, "queue_wait_p99_ms": 1000, "e2e_p99_ms": 1000})
+
+    def seen(*records):
+        return tuple(table.values(RunRecord(requests=[*records, refused], duration_s=9.0)).values())
+
+    assert seen(left) == (4000.0, 4000.0, math.inf)
+    assert seen(begun) == (4000.0, 500.0, math.inf)
+    assert seen(read) == (200.0, math.inf, math.inf)
+    assert seen(record()) == pytest.approx((200.0, 100.0, 600.0))
+
+
 def test_a_run_is_judged_by_the_table():
     """Percentiles in milliseconds, the fullest the cache was, the share refused; the worst excess first."""
     table = SloTable(

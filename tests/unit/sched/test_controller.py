@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from headway.sched.parts.controller import LEAST_TOKENS, TILE, BudgetController
+from headway.sched.parts.meter import StepMeter
 from headway.sched.parts.steptime import StepLoad
 
 DECODES = StepLoad(num_tokens=2, num_context=400, num_seqs=2)
@@ -92,3 +93,13 @@ def test_only_misses_that_a_smaller_budget_prevents_make_it_smaller():
             controller.observe(load, model.predict(load) + disturbed_s, crowd(2))
             controller.model = taught(0.1).model  # what the steps themselves teach is not the question here
         assert least <= settled(controller, crowd(2)) <= most
+
+
+def test_tokens_have_a_price_where_no_fit_finds_one():
+    """Steps that take less the more they hold fit no price of tokens; giving way must cost something all the same."""
+    controller = BudgetController(None, 2048)
+    for num in (1, 2, 4, 8, 16, 32, 64, 128) * 4:
+        controller.observe(StepLoad(num_tokens=num, num_context=num, num_seqs=1), 0.05 / num, StepLoad())
+    assert controller.model.is_ready
+    assert controller.model.coefficients[1] == 0.0
+    assert StepMeter(controller).prices.recompute_s > 0.0

@@ -47,9 +47,12 @@ class StepMeter:
 
     @property
     def prices(self) -> Prices:
-        """Seconds per token, measured where there was something to measure."""
+        """Seconds per token, measured where there was something to measure.
+
+        The steps of a restless machine may fit no price of tokens: then every way to give way would cost the same.
+        """
         model = self._controller.model
-        return Prices(model.coefficients[1] if model.is_ready else _COLD_TOKEN_S, self._copy_s)
+        return Prices((model.is_ready and model.coefficients[1]) or _COLD_TOKEN_S, self._copy_s)
 
 
 def load_of(plan: StepPlan) -> tuple[StepLoad, int]:

@@ -78,16 +78,27 @@ class RunLog(Protocol):
 
 @dataclass(slots=True)
 class Standings:
-    """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second."""
+    """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second.
+
+    Where arrivals followed the machine's speed, figures are compared as they would be at a speed of 1.
+    """
 
     base_rate: float = 0.0
+    follows_speed: bool = False
     scores: dict[tuple[float, str], list[Score]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
 
+    def comparable(self, factor: float) -> dict[str, list[Score]]:
+        """Each policy's figures at one rate, as they are compared."""
+        found = {policy: scores for (at, policy), scores in self.scores.items() if at == factor and scores}
+        if not self.follows_speed:
+            return found
+        return {policy: [one.at_full_speed() for one in scores] for policy, scores in found.items()}
+
     def middles(self, factor: float) -> dict[str, Score]:
         """The median of each policy's figures at one rate."""
-        return {policy: middle(scores) for (at, policy), scores in self.scores.items() if at == factor and scores}
+        return {policy: middle(scores) for policy, scores in self.comparable(factor).items()}
 
 
 def rounds(policies: Sequence[str], factors: Sequence[float], repeats: int) -> list[Heat]:

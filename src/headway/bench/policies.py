@@ -53,7 +53,7 @@ class Arena:
         heats = list(rounds(entrants, contest.factors, contest.repeats))
         try:
             base = await self._base()
-            standings.base_rate = base.rate
+            standings.base_rate, standings.follows_speed = base.rate, contest.base_rate is None
             for number, heat in enumerate(heats):
                 await self._hold(replace(heat, number=number + 1, num_heats=len(heats)), base)
         except asyncio.CancelledError:

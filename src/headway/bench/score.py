@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from headway.report import Outcome, RunRecord, StepSample, summarize
 
@@ -35,6 +35,15 @@ class Score:
     num_ttft: int
     num_itl: int
     speed: float = 1.0
+
+    def at_full_speed(self) -> Score:
+        """What a run whose arrivals came as much slower as the machine was would have been at a speed of 1.
+
+        A queue in which everything takes twice as long is the same queue in slow motion.
+        """
+        times = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name.endswith(("_s", "_ms"))}
+        times = {name: value * self.speed for name, value in times.items()}
+        return replace(self, output_throughput=self.output_throughput / self.speed, **times)
 
 
 def score(run: RunRecord, speed: float = 1.0) -> Score:

@@ -14,16 +14,19 @@ from headway.bench.verdict import claims
 from headway.engine import Engine
 from headway.report import Grid
 
+_FOLLOWED = "arrivals followed it, and times and tokens/s are as they would be at 100, its speed at the beginning."
+_KEPT = "100 is what it was at the beginning. Arrivals did not follow it: at another speed it was another load."
+
 
 def grid(standings: Standings, factor: float) -> Grid:
     """The table at one rate, by throughput."""
     middles = standings.middles(factor)
-    num_runs = max(len(scores) for (at, _), scores in standings.scores.items() if at == factor)
+    runs = standings.comparable(factor)
     rows = sorted(middles.items(), key=lambda entry: -entry[1].output_throughput)
     some = rows[0][1]
     return Grid(
         title=f"{factor:g} × the rate that vllm sustains here ({factor * standings.base_rate:.3g} requests/s), "
-        f"median of {num_runs}",
+        f"median of {max(map(len, runs.values()))}",
         columns=[
             "policy",
             *("tok/s", "± %"),
@@ -32,10 +35,10 @@ def grid(standings: Standings, factor: float) -> Grid:
             *("preempt.", "recomp.", "wasted", "failed"),
             *("speed %", "± %"),
         ],
-        rows=[[policy, *_cells(score, standings.scores[factor, policy])] for policy, score in rows],
+        rows=[[policy, *_cells(score, runs[policy])] for policy, score in rows],
         note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
         "± is half of what lies between the least and the greatest of the runs. Speed is the machine's around a run; "
-        "100 is what it was when the rate was measured, and arrivals follow it.",
+        + (_FOLLOWED if standings.follows_speed else _KEPT),
     )
 
 
@@ -66,6 +69,7 @@ def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str
     return {
         "base_rate": standings.base_rate,
         "is_complete": standings.is_complete,
+        "follows_speed": standings.follows_speed,
         "engine": {"model": engine.name, "executor": engine.config.executor, "threads": engine.compute.threads},
         "limits": asdict(engine.limits),
         "workload": asdict(contest.load),

@@ -85,7 +85,8 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
                 return
         time.sleep(0.1)
     words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    raise NoServer(f"the server did not start: {words[-1] if words else 'it said nothing'}")
+    last = words[-1].removeprefix("headway: ") if words else "it said nothing"
+    raise NoServer(f"the server did not start: {last}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

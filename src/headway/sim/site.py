@@ -47,6 +47,12 @@ class Site:
             raise BadSetting(f"{' and '.join(sources)} both give step times; name one of them")
         if sources and self.parallel.pipeline > 1:
             raise BadSetting(f"{sources[0]} gives the time of all layers; a pipeline needs the roofline")
+        tensor, num_heads = self.parallel.tensor, self.model.num_heads
+        if num_heads % tensor:
+            raise BadSetting(
+                f"tensor parallelism is {tensor}, but {self.model.name} has {num_heads} attention heads, which "
+                f"{tensor} devices cannot share evenly; it must divide {num_heads}"
+            )
         if not 0.05 <= self.utilization <= 1.0:
             raise BadSetting(f"memory utilization is {self.utilization}; it must be between 0.05 and 1")
         if not 1 <= self.block_size <= 4096:

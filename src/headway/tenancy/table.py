@@ -73,7 +73,8 @@ class Table:
 
     def tables(self, name: str) -> dict[str, Table]:
         """A table of tables, empty when left out."""
-        found = self._read(name, {}, lambda value: isinstance(value, dict), "a table of tables")
+        wanted = f"a table for each, [{self._inside(name)}.NAME]"
+        found = self._read(name, {}, lambda value: isinstance(value, dict), wanted)
         return {key: Table(f"{self._inside(name)}.{key}", value) for key, value in found.items()}
 
     def rows(self, name: str) -> list[Table]:

@@ -101,6 +101,12 @@ def test_memory_holds_what_weights_leave():
     assert Site(model=model_card("Llama-3-70B"), hardware=A100, parallel=Parallel(tensor=4)).plant().num_blocks > 1000
 
 
+def test_heads_are_shared_evenly():
+    """Three devices cannot share 32 heads; no engine would start so."""
+    with pytest.raises(BadSetting, match="tensor parallelism is 3, but Llama-3-8B has 32 attention heads"):
+        Site(model=LLAMA, hardware=A100, parallel=Parallel(tensor=3))
+
+
 @pytest.mark.parametrize(
     ("name", "billions", "kv_bytes"),
     [("OPT-13B", 12.9, 819_200), ("Llama-2-70B", 69, 327_680), ("Llama-3-8B", 8.0, 131_072), ("Yi-34B", 34.4, 245_760),

@@ -51,6 +51,7 @@ KEY = f'sha256 = "{"a" * 64}"'
     [
         ("", "no tenant"),
         ("[tenants", "not TOML"),
+        ('[[tenants]]\nname = "a"', "a table for each, [tenants.NAME]"),
         ("[tenants.a]\nwieght = 2", "unknown key 'wieght'"),
         ("[tenants.a]\nweight = 0", "tenants.a.weight is '0'"),
         ("[tenants.a]\nweight = nan", "tenants.a.weight"),

@@ -5,19 +5,13 @@ from __future__ import annotations
 from functools import cache
 
 import typer
-import typer.main
 
 from headway.cli.nested import run_nested
 
 
 def bench(ctx: typer.Context) -> int:
     """Measure a server, the engine or its policies; find its capacity; compare results."""
-    return run_nested(_commands(), ctx, "headway bench")
-
-
-@cache
-def _commands() -> object:
-    return typer.main.get_command(make_bench())
+    return run_nested(make_bench(), ctx, "headway bench")
 
 
 bench_settings = {
@@ -28,6 +22,7 @@ bench_settings = {
 }
 
 
+@cache
 def make_bench() -> typer.Typer:
     """The sub-commands. They know a workload's fields, whose libraries other commands need not wait for."""
     from headway.cli.bench_capacity import capacity

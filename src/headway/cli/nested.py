@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+import typer.main
 from typer.core import TyperGroup
 
 
-def run_nested(command: Any, ctx: typer.Context, name: str) -> int:  # noqa: ANN401  typer brings its own click, or not
-    """The status of a command, given all that stands behind its name.
+def run_nested(app: typer.Typer, ctx: typer.Context, name: str) -> int:
+    """The status of an app's command, given all that stands behind its name.
 
     Unlike the command's own `main` it lets an interruption through: typer makes a silent status 130 of it.
     """
+    command = typer.main.get_command(app)
     try:
         with command.make_context(name, list(ctx.args)) as inner:
             status = command.invoke(inner)
@@ -24,7 +26,7 @@ def run_nested(command: Any, ctx: typer.Context, name: str) -> int:  # noqa: ANN
 class Face(TyperGroup):
     """All commands. An interruption comes out as `typer.Abort`, whatever this version of typer makes of it."""
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  as above
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  a class of click's, or of the copy that newer typers hide
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import typer
-import typer.main
 
 from headway.cli.nested import run_nested
 
 
 def simulate(ctx: typer.Context) -> int:
     """Run a workload in virtual time: any policy, any hardware, any number of replicas."""
-    return run_nested(typer.main.get_command(make_simulate()), ctx, "headway simulate")
+    return run_nested(make_simulate(), ctx, "headway simulate")
 
 
 def make_simulate() -> typer.Typer:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import typer
-import typer.main
 
 from headway.cli.nested import run_nested
 
 
 def tune(ctx: typer.Context) -> int:
     """Find the settings that keep an SLO table under a workload, verify them here, and write a config file."""
-    return run_nested(typer.main.get_command(make_tune()), ctx, "headway tune")
+    return run_nested(make_tune(), ctx, "headway tune")
 
 
 def make_tune() -> typer.Typer:

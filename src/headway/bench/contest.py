@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from headway.bench.mixed import MixedLoad, yardstick
@@ -25,6 +25,12 @@ class Contest:
     base_rate: float | None = None
     timeout_s: float | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def within(self, context: int) -> Contest:
+        """The same where a sequence has at most `context` tokens. Raises `BadSetting` if its lengths cannot be."""
+        load = replace(self.load, context=context)
+        load.workload(1.0, 0)
+        return replace(self, load=load)
 
     def plan(self, rate: float, repeat: int) -> RunPlan:
         """A round's requests at `rate` requests per second, all at once where that is infinite."""

@@ -48,6 +48,8 @@ class MixedLoad:
 
         Prompts take at most three quarters of the context, outputs a quarter. Raises `BadSetting`.
         """
+        if self.context < 4:
+            raise BadSetting(f"a sequence may have {self.context} tokens; a prompt and an answer need at least 4")
         prompt = Tail(median=self.prompt_median, p90=self.prompt_p90, most=self.context * 3 // 4)
         output = Tail(median=self.output_median, p90=self.output_p90, most=self.context // 4)
         arrivals: dict[str, object] = {"process": "at_once"}

@@ -11,6 +11,7 @@ import typer
 
 from headway.cli import bench_options as options
 from headway.cli import flags
+from headway.cli.bench_output import require_writable
 from headway.cli.output import print_json
 from headway.errors import BadSetting
 
@@ -30,6 +31,7 @@ Rates = Annotated[
 BaseRate = Annotated[
     float | None,
     typer.Option(
+        min=0.001,
         help="Requests per second that count as 1, whatever the speed of the machine.",
         show_default="measured first",
         rich_help_panel=_LOAD,
@@ -94,9 +96,9 @@ def _run(given: dict[str, Any]) -> int:
     from headway.cli.output import notices, results
 
     names = _names(given["only"])
-    settings = options.settings_by_policy(given, names)
+    contest = _contest(given, names, options.settings_by_policy(given, names))
     engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
-    contest = _contest(given, names, settings, engine.limits.max_model_len)
+    contest = contest.within(engine.limits.max_model_len)
     try:
         with Screen() as screen:
             arena = Arena(
@@ -136,9 +138,8 @@ def _names(only: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _contest(
-    given: Mapping[str, Any], names: list[str], settings: Mapping[str, Mapping[str, str]], context: int
-) -> Contest:
+def _contest(given: Mapping[str, Any], names: list[str], settings: Mapping[str, Mapping[str, str]]) -> Contest:
+    """What the flags ask for. Raises `BadSetting`, before any model is loaded."""
     from headway.bench.contest import Contest
     from headway.bench.mixed import MixedLoad
 
@@ -148,10 +149,12 @@ def _contest(
         prompt_p90=given["prompt_p90"],
         output_median=given["output_median"],
         output_p90=given["output_p90"],
-        context=context,
+        context=given["max_model_len"],
         seed=given["seed"],
     )
-    load.workload(1.0, 0)  # a law that cannot be is refused now, not after the first run
+    load.workload(given["base_rate"] or 1.0, 0)
+    if given["log"] is not None:
+        require_writable(given["log"], f"--log {given['log']}")
     return Contest(
         policies=names,
         load=load,

@@ -69,6 +69,9 @@ def fails(capsys, *args):
         (["policies", "--set", "vllm.max_long_partial_prefills=1"], "no prompt counts as long"),
         (["policies", "--set", "vtc.base=ltr"], "orders its queue itself"),
         (["policies", "--set", "deadline.chunk_size=4096"], "is 2048; it must be at least 4096"),
+        (["policies", "--max-model-len", "3"], "may have 3 tokens"),
+        (["policies", "--base-rate", "0"], "--base-rate"),
+        (["policies", "--log", "/no/such/folder/runs.jsonl"], "--log"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, args, words):
@@ -90,8 +93,8 @@ def test_a_capacity_that_no_failure_bounds_is_told_as_such():
     assert "--num-requests" not in bounded + capacity_grid(Capacity([]), Search()).to_text()
 
 
-def test_policy_flags_are_checked(capsys, model):
-    """Rates and parameters of the comparison."""
+def test_flags_of_the_comparison_are_checked_before_the_model_is_opened(capsys):
+    """Rates, lengths and parameters: a model that is not there is the last thing to be said."""
     for args, words in (
         (["--rates", "1.2,x"], "--rates"),
         (["--set", "chunk=3"], "POLICY.KEY=VALUE"),
@@ -99,8 +102,9 @@ def test_policy_flags_are_checked(capsys, model):
         (["--set", "sarathi_serve.chunk_high=1024", "--set", "sarathi_serve.chunk_low=256", "--rates", "x"], "--rates"),
         (["--max-num-batched-tokens", "8192", "--set", "deadline.chunk_size=4096", "--rates", "x"], "--rates"),
         (["--prompt-p90", "5"], "P90"),
+        (["--max-num-seqs", "8"], "no-such-model.gguf"),
     ):
-        status, err = fails(capsys, "policies", *small(model), "--max-model-len", "512", *args)
+        status, err = fails(capsys, "policies", "--model", "no-such-model.gguf", *args)
         assert (status, words in err) == (2, True)
 
 

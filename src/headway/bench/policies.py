@@ -90,7 +90,7 @@ class Arena:
             scores.append(known)
             return
         before_s = await self._yardstick_s(heat)
-        speed = 1.0 if contest.base_rate else base.yardstick_s / before_s
+        speed = base.yardstick_s / before_s if self.standings.follows_speed else 1.0
         run = await self._run(heat, heat.policy, contest.plan(base.rate * heat.factor * speed, heat.repeat))
         figures = score(run, base.yardstick_s * 2 / (before_s + await self._yardstick_s(heat)))
         scores.append(figures)

@@ -89,6 +89,7 @@ def _gpu_json(check: GpuCheck) -> dict[str, Any]:
         "bound": check.bound,
         "settings": check.settings,
         "num_preemptions": check.num_preemptions,
+        "notes": list(check.notes),
         "figures": [{**asdict(row), "error": row.error} for row in check.rows],
     }
 
@@ -101,11 +102,12 @@ def _gpu_text(check: GpuCheck) -> str:
     ]
     settings = ", ".join(f"{name} {value}" for name, value in check.settings.items())
     verdict = "within" if check.is_within else "beyond"
+    summary = f"{verdict} the bound of {100 * check.bound:g} %; {check.num_preemptions} preemptions; {settings}"
     return Grid(
         title=f"Simulated against measured, {check.rows[0].size} requests",
         columns=("seconds", "measured", "simulated", "error"),
         rows=rows,
-        note=f"{verdict} the bound of {100 * check.bound:g} %; {check.num_preemptions} preemptions; {settings}",
+        note="\n".join([summary, *(f"! {note}" for note in check.notes)]),
     ).to_text()
 
 

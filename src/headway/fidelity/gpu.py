@@ -25,12 +25,13 @@ What the run on the RTX 4090 left of its 0.9 beside weights and KV; it does not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCheck:
-    """The comparison: every figure, the bound on each, and what was simulated."""
+    """The comparison: every figure, the bound on each, what was simulated, and what speaks against believing it."""
 
     rows: Sequence[Deviation]
     bound: float
     settings: dict[str, object]
     num_preemptions: int
+    notes: Sequence[str] = ()
 
     @property
     def is_within(self) -> bool:
@@ -75,7 +76,41 @@ def check_gpu(
         "max_num_seqs": measured.setting("max_num_seqs", 256),
         "host_ms_per_step": site.overheads.step_s * 1e3,
     }
-    return GpuCheck(rows=rows, bound=bound, settings=settings, num_preemptions=int(record.server["num_preemptions"]))
+    return GpuCheck(
+        rows=rows,
+        bound=bound,
+        settings=settings,
+        num_preemptions=int(record.server["num_preemptions"]),
+        notes=_notes(measured, site, profile, run),
+    )
+
+
+def _notes(measured: MeasuredRun, site: Site, profile: str, run: str) -> list[str]:
+    """Where files are missing or do not belong together."""
+    notes = []
+    num_rows, expected = len(measured.requests), measured.num_expected
+    if expected not in (None, num_rows):
+        notes.append(
+            f"{run}_requests.csv has {num_rows} requests and {measured.meta_file} names {expected}: "
+            "the simulated load is not the run's"
+        )
+    if not measured.ticks:
+        notes.append(
+            f"{run}_timeseries.csv is absent or empty: blocks that prompts shared cannot be told, which matters where "
+            "memory is short"
+        )
+    profiled = device_of_profile(profile)
+    if _card_name(profiled) not in (None, site.hardware.name):
+        notes.append(f"the profile {profile} is of {profiled}, the run of {site.hardware.name}: it tells other times")
+    return notes
+
+
+def _card_name(device: str) -> str | None:
+    """The name of a device's card; None where there is none."""
+    try:
+        return hardware_card(device).name
+    except BadSetting:
+        return None
 
 
 def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None) -> Site:

@@ -65,9 +65,13 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """What PREFIX_requests.csv, PREFIX_timeseries.csv (may be absent) and PREFIX_meta.json (`meta_file`) hold."""
+    """What PREFIX_requests.csv, PREFIX_timeseries.csv (may be absent) and PREFIX_meta.json (`meta_file`) hold.
+
+    `num_expected` is how many requests the meta file names, None where it names no number.
+    """
 
     requests: tuple[MeasuredRequest, ...]
+    num_expected: int | None
     ticks: tuple[Tick, ...]
     meta_file: Path
     model: str
@@ -78,19 +82,13 @@ class MeasuredRun:
 
     def setting(self, name: str, default: int) -> int:
         """A whole number of the engine's settings. Raises `BadSetting` when it is something else."""
-        return self._whole(self.engine, name, default)
+        found = _whole(self.engine, name, self.meta_file)
+        return default if found is None else found
 
     def memory(self, name: str, default: int) -> int:
         """A whole number of what the engine reported about its KV cache."""
-        return self._whole(self.kv_cache, name, default)
-
-    def _whole(self, table: Mapping[str, object], name: str, default: int) -> int:
-        value = table.get(name)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BadSetting(f"{self.meta_file}: {name} is {value!r}; it must be a whole number of at least 1")
-        return value
+        found = _whole(self.kv_cache, name, self.meta_file)
+        return default if found is None else found
 
 
 def read_run(prefix: str) -> MeasuredRun:
@@ -101,6 +99,7 @@ def read_run(prefix: str) -> MeasuredRun:
     engine = _table(meta, "engine_kwargs", meta_file)
     return MeasuredRun(
         requests=tuple(sorted(requests, key=lambda request: request.arrival_s)),
+        num_expected=_whole(meta, "num_requests", meta_file),
         ticks=_ticks(Path(f"{prefix}_timeseries.csv")),
         meta_file=meta_file,
         model=str(meta.get("model") or engine.get("model") or ""),
@@ -162,3 +161,12 @@ def _table(meta: Mapping[str, object], name: str, file: Path) -> Mapping[str, ob
     if content is not None and not isinstance(content, dict):
         raise BadSetting(f"{file}: {name} is {content!r}; it must be a JSON object")
     return cast("Mapping[str, object]", content or {})
+
+
+def _whole(table: Mapping[str, object], name: str, file: Path) -> int | None:
+    value = table.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadSetting(f"{file}: {name} is {value!r}; it must be a whole number of at least 1")
+    return value

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from headway.cli.main import main
 from headway.errors import BadSetting
 from headway.fidelity import check_gpu, check_operators
 from headway.fidelity.measured import Tick, read_run
@@ -55,6 +56,28 @@ def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_
     (tmp_path / "run_requests.csv").write_text("\n".join(rows[:3]))
     check = check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"), bound=100.0)
     assert check.settings["num_blocks"] == pytest.approx(had, rel=1e-3)
+
+
+def test_files_that_are_missing_or_do_not_belong_together_are_told(shared_data, tmp_path, capsys):
+    """Fewer rows than the meta file names, no record of memory, another device's profile: in the table and the JSON."""
+    meta = {"model": "meta-llama/Llama-3.1-8B", "num_requests": 1}
+    meta_file, requests = tmp_path / "run_meta.json", tmp_path / "run_requests.csv"
+    meta_file.write_text(json.dumps(meta))
+    requests.write_text(f"{HEADER}a,100,5,3.0,0.1,0.3\n")
+    (tmp_path / "run_timeseries.csv").write_text("t,running,waiting,kv_cache_pct\n0.1,1,0,1.0\n")
+    prefixes = f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run")
+    assert check_gpu(*prefixes).notes == []
+    meta_file.write_text(json.dumps({**meta, "num_requests": 9, "hardware": {"device_name": "NVIDIA H100"}}))
+    (tmp_path / "run_timeseries.csv").unlink()
+    few, absent, other = check_gpu(*prefixes).notes
+    assert f"{requests} has 1 requests and {meta_file} names 9" in few
+    assert "run_timeseries.csv is absent or empty" in absent
+    assert "is of RTX4090, the run of H100" in other
+    command = ["fidelity", "gpu", "--profile", prefixes[0], "--run", prefixes[1], "--bound", "1000"]
+    assert main(command) == 0
+    assert f"\n! {few}\n! {absent}\n! {other}\n" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [few, absent, other]
 
 
 def test_a_model_that_does_not_fit_is_no_table_of_nothing(shared_data, tmp_path):

@@ -5,7 +5,7 @@ Must not know: where records come from, engines, servers, clocks. Start reading 
 """
 
 from headway.report.chart import Chart, Limit, Mark, Series, cdf
-from headway.report.compare import compare_page, compare_runs
+from headway.report.compare import compare_page, compare_runs, compare_warnings
 from headway.report.fairness import jain
 from headway.report.figures import save_chart
 from headway.report.grid import Cell, Grid
@@ -48,6 +48,7 @@ __all__ = [
     "choose_window",
     "compare_page",
     "compare_runs",
+    "compare_warnings",
     "jain",
     "judge",
     "load_run",

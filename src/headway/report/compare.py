@@ -48,33 +48,34 @@ def compare_runs(runs: Sequence[RunRecord]) -> Grid:
         samples = [_sample(run, metrics, latency.value) for run, metrics in zip(runs, measured, strict=True)]
         rows += [_latency_row(f"{latency.name} P{level:g}, ms", samples, level) for level in latency.levels]
     rows += _tenant_rows(runs, measured)
-    note = "The ratio is last ÷ first. Verdicts rest on 95 % bootstrap intervals of each run; repeats tell more."
-    if not _same_load(runs):
-        note = f"The runs had different workloads. {note}"
     names = [run.label or f"run {k}" for k, run in enumerate(runs, start=1)]
     return Grid(
         title="Comparison",
         columns=["", *names, "ratio", "verdict"],
         rows=rows,
-        note=note,
+        note="The ratio is last ÷ first. Verdicts rest on 95 % bootstrap intervals of each run; repeats tell more.",
     )
 
 
 def compare_page(runs: Sequence[RunRecord]) -> str:
     """One self-contained HTML page about several runs."""
     grid = compare_runs(runs)
-    warnings = [] if _same_load(runs) else ["the runs had different workloads; their numbers do not compare"]
-    warnings += [
-        f"{run.label or f'run {k}'}: {warning}"
-        for k, run in enumerate(runs, start=1)
-        for warning in judge(run, measure(run)).warnings
-    ]
     sections = [
-        Section(grids=[grid], warnings=warnings),
+        Section(grids=[grid], warnings=compare_warnings(runs)),
         Section(title="Distributions", charts=[_overlay(runs, latency) for latency in _LATENCIES]),
         *(Section(title=run.label or f"run {k}", facts=run.target) for k, run in enumerate(runs, start=1)),
     ]
     return render_page("Comparison", " against ".join(grid.columns[1:-2]), sections)
+
+
+def compare_warnings(runs: Sequence[RunRecord]) -> list[str]:
+    """What speaks against the comparison, and against each of its runs."""
+    different = [] if _same_load(runs) else ["the runs had different workloads; their numbers do not compare"]
+    return different + [
+        f"{run.label or f'run {k}'}: {warning}"
+        for k, run in enumerate(runs, start=1)
+        for warning in judge(run, measure(run)).warnings
+    ]
 
 
 def _same_load(runs: Sequence[RunRecord]) -> bool:

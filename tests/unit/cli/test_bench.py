@@ -1,6 +1,7 @@
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -17,8 +18,9 @@ from headway.cli.bench_standings import grid, verdict
 from headway.cli.main import main
 from headway.errors import BadSetting
 from headway.executor.registry import EXECUTORS
-from headway.report import Outcome
+from headway.report import Outcome, save_run
 from tests.support.tiny_model import write_tiny_gguf
+from tests.unit.report.runs import refused, request, run_of, steady_run
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +157,20 @@ def test_a_run_at_a_glance():
         drawn = console.file.getvalue()
         for part in ("7/9  vllm", words, "in flight 2", "ok 3", "refused 1", "30 tokens/s", "TTFT 250 ms", "TPOT -"):
             assert part in drawn
+
+
+def test_a_comparison_with_a_run_that_is_no_measure_says_so_first(capsys, tmp_path):
+    """A run of refusals: which one, and why, in the text and in the JSON."""
+    bad = run_of([*(request(k) for k in range(20)), *(refused(k) for k in range(20))])
+    files = [str(tmp_path / name) for name in ("good.json", "bad.json")]
+    for file, run in zip(files, (replace(steady_run(), label="good"), replace(bad, label="bad")), strict=True):
+        save_run(run, Path(file))
+    assert main(["bench", "compare", *files]) == 0
+    text = capsys.readouterr().out
+    warning = "bad: 50% of the requests were refused (20) or failed (0)"
+    assert f"! {warning}" in text.partition("Comparison")[0]
+    assert main(["bench", "compare", *files, "--json"]) == 0
+    assert any(said.startswith(warning) for said in json.loads(capsys.readouterr().out)["warnings"])
 
 
 def test_standings_are_a_table_with_claims():

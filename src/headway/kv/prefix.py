@@ -62,6 +62,10 @@ class PrefixCache(Protocol):
         """The longest run of cached whole blocks that `tokens` starts with. Changes at most who is evicted first."""
         ...
 
+    def num_known(self, tokens: Sequence[int], salt: str) -> int:
+        """How many tokens `match` would find. Asking changes nothing."""
+        ...
+
     def insert(
         self, tokens: Sequence[int], block_ids: Sequence[int], salt: str, trail: Trail | None = None
     ) -> list[int]:
@@ -117,6 +121,11 @@ class NoPrefixCache:
         """Finds nothing."""
         del tokens, salt
         return Hit.EMPTY
+
+    def num_known(self, tokens: Sequence[int], salt: str) -> int:
+        """None."""
+        del tokens, salt
+        return 0
 
     def insert(
         self, tokens: Sequence[int], block_ids: Sequence[int], salt: str, trail: Trail | None = None

@@ -77,6 +77,13 @@ class RadixPrefixCache:
                 self._idle.move_to_end(block)
         return Hit(len(found) * self._block_size, tuple(found))
 
+    def num_known(self, tokens: Sequence[int], salt: str) -> int:
+        """Walk down as `match` does, and leave the tree and the queue for eviction as they are."""
+        if (root := self._roots.get(salt)) is None:
+            return 0
+        _, found = self._walk(root, tokens, 0, len(tokens) // self._block_size)
+        return len(found) * self._block_size
+
     def insert(
         self, tokens: Sequence[int], block_ids: Sequence[int], salt: str, trail: Trail | None = None
     ) -> list[int]:

@@ -80,8 +80,8 @@ class Replica:
         return f"prompt and output take {request.max_total} tokens; at most {most} fit"
 
     def num_hit(self, request: Request) -> int:
-        """Prompt tokens that its prefix cache holds now."""
-        return self.core.scheduler.kv.match(request.prompt_ids, request.cache_salt).num_tokens
+        """Prompt tokens that its prefix cache would save now. A question: nothing becomes recent by it."""
+        return self.core.scheduler.kv.prefix.num_known(request.prompt_ids[:-1], request.cache_salt)
 
     def submit(self, request: Request, num_output: int) -> None:
         """Put a request into the inbox; its time of arrival is no earlier than that of the ones before."""

@@ -26,6 +26,8 @@ def test_only_whole_blocks_are_found(cache):
     assert cache.match(PROMPT, "") == Hit(12, (7, 8, 9))
     assert cache.match(PROMPT[:11], "") == Hit(8, (7, 8))
     assert cache.match([*PROMPT[:7], 0], "") == Hit(4, (7,))
+    assert cache.num_known([*PROMPT[:7], 0], "") == 4
+    assert cache.num_known(PROMPT, "other") == 0
     assert cache.match(PROMPT[:3], "") is Hit.EMPTY
     assert cache.match([], "") is Hit.EMPTY
     assert cache.match(PROMPT[4:], "") is Hit.EMPTY

@@ -55,6 +55,15 @@ def test_leaves_go_before_what_they_hang_on(grown):
     grown.check()
 
 
+def test_asking_how_much_is_known_changes_nothing(grown):
+    """The same answer as a look-up's, but the oldest leaf stays the first to go, and no node is parted."""
+    before = shape(grown)
+    assert grown.num_known([1, 2, 3, 8, 7], "") == 4
+    assert grown.num_known([1, 2, 3, 8], "other") == 0
+    assert shape(grown) == before
+    assert grown.evict(1) == [109, 108]
+
+
 def test_looking_parts_what_was_found_from_the_rest(grown):
     """[1 2 3 4] is looked up: it becomes recent, and of [4 5 6] the rest goes without it."""
     assert grown.match([1, 2, 3, 4, 9], "") == Hit(4, (101, 102, 103, 104))

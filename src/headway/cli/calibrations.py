@@ -47,7 +47,8 @@ def check_same(calibration: Calibration, built: Engine) -> None:
     for name, value in own.items():
         known = calibration.about.get(name)
         if known != value:
-            raise BadSetting(f"{calibration.origin} is of {name} {known}, this engine has {value}; calibrate it")
+            said = f"does not say what {name} it is of" if known is None else f"is of {name} {known}"
+            raise BadSetting(f"{calibration.origin} {said}, this engine has {value}; calibrate it")
 
 
 def prompts_of(workload: Workload, engine: Engine) -> CallMaker:

@@ -29,7 +29,7 @@ def config_of(outcome: Outcome, calibration: Calibration, given: Mapping[str, An
 
     verified = outcome.verified
     notes = [
-        f"Written by headway tune for {calibration.about.get('model')}.",
+        f"Written by headway tune for {calibration.about.get('model') or f'the engine of {calibration.origin}'}.",
         *([] if outcome.is_complete else ["The search was interrupted; of what had been tried this is the best."]),
         _rate(outcome),
         f"First to break beyond it: {outcome.breaks_first()}.",

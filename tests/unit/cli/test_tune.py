@@ -93,7 +93,7 @@ def test_promises_that_no_setting_keeps_end_with_status_1(headway, tmp_path, cal
     )
     assert status == 1
     assert "No setting keeps all promises" in out
-    assert (tmp_path / "out.toml").exists()
+    assert f"# Written by headway tune for the engine of {calibration}.\n" in (tmp_path / "out.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -192,4 +192,4 @@ def test_a_calibration_of_another_engine_is_refused(tmp_path, capsys):
     write_calibration(calibration(2e-3), kept)
     flags = ("--executor", "reference", "--num-blocks", "64", "--max-model-len", "128")
     assert main(["fidelity", "engine", "--model", str(path), "--calibration", str(kept), *flags]) == 2
-    assert f"{kept} is of model None, this engine has tiny" in capsys.readouterr().err
+    assert f"{kept} does not say what model it is of, this engine has tiny" in capsys.readouterr().err

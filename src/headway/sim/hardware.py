@@ -54,6 +54,7 @@ _PCIE5 = Link(bandwidth=50e9, latency_s=10e-6)
 _NVLINK3 = Link(bandwidth=170e9, latency_s=35e-6)  # what an all-reduce reaches, not the sum of all lanes
 _NVLINK4 = Link(bandwidth=280e9, latency_s=25e-6)
 _OVER_PCIE = Link(bandwidth=16e9, latency_s=20e-6)
+_OVER_PCIE5 = Link(bandwidth=40e9, latency_s=10e-6)  # all-reduces of devices that may read each other's memory
 
 _CARDS = (
     HardwareCard(
@@ -143,7 +144,7 @@ _CARDS = (
         bandwidth=1.597e12,
         memory=102.0e9,
         host=_PCIE5,
-        peer=_OVER_PCIE,
+        peer=_OVER_PCIE5,
         efficiency=Efficiency(tile=64, memory=0.85, compute=0.8, norm=3.0, elementwise=1.1, decode_attention=0.85),
     ),
     HardwareCard(  # two channels of memory and eight cores with AVX-512: `headway calibrate` knows better

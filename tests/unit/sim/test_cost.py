@@ -119,6 +119,14 @@ def test_model_cards_have_the_published_sizes(name, billions, kv_bytes):
     assert card.token_kv_size == kv_bytes
 
 
+def test_devices_on_a_faster_bus_reduce_faster():
+    """Two RTX PRO 6000 sum a full batch over PCIe 5 at least twice as fast as two RTX 4090 over PCIe 4."""
+    batch_bytes = 2048 * MODEL_CARDS["Qwen3-32B"].hidden * 2
+    newer, older = (HARDWARE_CARDS[name].peer.seconds(batch_bytes) for name in ("RTXPRO6000", "RTX4090"))
+    assert newer * 2 < older
+    assert newer > batch_bytes / HARDWARE_CARDS["RTXPRO6000"].host.bandwidth
+
+
 def test_names_are_read_as_people_write_them(tmp_path):
     """Owners, variants, case and dashes do not matter; a config.json gives the same card; the rest is refused."""
     assert model_card("meta-llama/Meta-Llama-3-8B-Instruct") is MODEL_CARDS["Llama-3-8B"]

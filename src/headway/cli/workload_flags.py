@@ -81,7 +81,7 @@ def _argument() -> inspect.Parameter:
         Path | None,
         typer.Argument(
             metavar="WORKLOAD",
-            help="A specification (.toml, .yaml, .json) or a trace (.csv, .jsonl).",
+            help="A specification (.toml, .yaml, .json), a trace (.csv, .jsonl) or ShareGPT's list (.json).",
             show_default=False,
         ),
     ]

@@ -40,7 +40,7 @@ FLAGS: Mapping[str, Flag] = {
     "time_scale": Flag(("trace", "time_scale"), "replay with times this much longer (0.5: twice as fast)"),
     "prompt_scale": Flag(("trace", "prompt_scale"), "replay with prompts this much longer"),
     "output_scale": Flag(("trace", "output_scale"), "replay with outputs this much longer"),
-    "prompts_file": Flag(("prompts", "file"), "take prompts from this file (.jsonl or one a line)"),
+    "prompts_file": Flag(("prompts", "file"), "take prompts from this file (.jsonl, ShareGPT's .json, or one a line)"),
     "prompts_fit": Flag(("prompts", "fit"), "exact: cut or continue them to the length; whole: send as they are"),
     "system_prompts": Flag(("prompts", "system", "count"), "number of different system prompts"),
     "system_tokens": Flag(("prompts", "system", "tokens"), "their lengths: a number or a law"),

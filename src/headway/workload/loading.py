@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -14,6 +15,7 @@ from headway.workload.flags import apply_flags
 from headway.workload.origin import Origin
 from headway.workload.origin import Path as FieldPath
 from headway.workload.spec import parse_workload
+from headway.workload.texts import is_json_list
 from headway.workload.workload import Workload
 
 KINDS = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
@@ -28,13 +30,15 @@ def load_workload(
 ) -> Workload:
     """The workload of a file, of flags (`flags.FLAGS`), or of a file with flags over it.
 
-    A .toml, .yaml or .json file is a specification, a .csv or .jsonl file a trace to replay. Raises `BadSetting`
-    naming the file, line and field, or the flag.
+    A .toml, .yaml or .json file is a specification, a .csv or .jsonl file a trace to replay, a JSON list ShareGPT's
+    conversations. Raises `BadSetting` naming the file, line and field, or the flag.
     """
     name, kind, text = "workload", "", ""
     content: dict[str, object] = {}
     if path is not None and path.suffix in TRACES:
         content = {"trace": {"file": path.name}}
+    elif path is not None and _is_list(path):
+        content = {"prompts": {"file": path.name, "fit": "whole"}}
     elif path is not None:
         name, kind, text = str(path), _kind(path), _read(path)
         content = parse_text(text, kind, name)
@@ -79,8 +83,19 @@ def _kind(path: Path) -> str:
     return KINDS[path.suffix]
 
 
+def _is_list(path: Path) -> bool:
+    with _reading(path):
+        return is_json_list(path)
+
+
 def _read(path: Path) -> str:
-    try:
+    with _reading(path):
         return path.read_text(encoding="utf-8-sig")
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read workload {path}: {getattr(error, 'strerror', None) or error}") from error

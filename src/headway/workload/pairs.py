@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,6 +65,20 @@ class Recorded:
                 rows = rng.integers(0, num_rows, CHUNK)
                 other = rng.integers(0, num_rows, CHUNK) if self.order == "shuffled" else rows
             yield from zip(prompts[rows].tolist(), outputs[other].tolist(), strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """The lengths of given prompts and of the answers they had, in turn, over and over, counted as they are needed."""
+
+    exchanges: Sequence[tuple[str, str]]
+    count_tokens: Callable[[str], int]
+
+    def pairs(self, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+        """Endless; nothing is drawn."""
+        del rng
+        for prompt, answer in itertools.cycle(self.exchanges):
+            yield max(1, self.count_tokens(prompt)), max(1, self.count_tokens(answer))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,11 +259,58 @@ def test_whole_texts_need_a_tokenizer(tmp_path):
     assert [(item.num_prompt, item.text_row) for item in items] == [(3, 0), (2, 1), (3, 0)]
     with pytest.raises(BadSetting, match="need the target's tokenizer"):
         load(tmp_path, text)
-    with pytest.raises(BadSetting, match=r"row 1: there is no text under 'question'; it has prompt"):
+    with pytest.raises(BadSetting, match=r"row 1: there is no text under 'question' or 'conversations'; it has prompt"):
         load(
             tmp_path,
             text.replace('fit = "whole"', 'field = "question"').replace("output = 4", "prompt = 3, output = 4"),
         )
+
+
+def turns(*said):
+    return {"id": "x", "conversations": [{"from": who, "value": value} for who, value in said]}
+
+
+def test_a_list_of_conversations_is_a_workload(tmp_path):
+    """ShareGPT's form: first questions in turn, as long as they are, with outputs as long as their answers."""
+    path = tmp_path / "share.json"
+    entries = [
+        turns(("human", "a b c"), ("gpt", "d e"), ("human", "f"), ("gpt", "g")),
+        turns(("gpt", "goes on")),
+        turns(("human", "no answer")),
+        turns(("human", "a picture"), ("gpt", " ")),
+        turns(("system", "be short"), ("human", "h"), ("gpt", "i j k l")),
+        turns(),
+    ]
+    path.write_text(f" \n{json.dumps(entries)}")
+    flags = {"rate": "1", "num_requests": "3"}
+    workload = load_workload(path, flags, count_tokens=lambda text: len(text.split()))
+    rows = [(item.text_row, item.num_prompt, item.num_output) for item in workload.items()]
+    assert rows == [(0, 3, 2), (1, 1, 4), (0, 3, 2)]
+    assert workload.texts.read() == ["a b c", "h"]
+    shorter = load_workload(path, {**flags, "output_len": "7"}, count_tokens=lambda text: len(text.split()))
+    assert [item.num_output for item in shorter.items()] == [7, 7, 7]
+    exact = {**flags, "prompts_file": str(path), "prompt_len": "9", "output_len": "7"}
+    assert [(item.num_prompt, item.num_output) for item in load_workload(None, exact).items()] == [(9, 7)] * 3
+    with pytest.raises(BadSetting, match="need the target's tokenizer"):
+        load_workload(path, flags)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"num_prompt": 3}, "entry 2: there is no text under 'prompt' or 'conversations'; it has num_prompt"),
+        ([1], "entry 2: there is no text under 'prompt' or 'conversations'; it has list"),
+        ({"conversations": "hi"}, "entry 2: conversations is str; it must be a list of turns"),
+        (turns(("human", "x"), ("gpt", 5)), 'entry 2, turn 2: it must be an object with two texts, "from" and "value"'),
+        ({"conversations": ["x"]}, "entry 2, turn 1: it must be an object"),
+    ],
+)
+def test_an_entry_that_is_no_conversation_is_named(tmp_path, entry, message):
+    """The file, its number, and what is wrong."""
+    path = tmp_path / "share.json"
+    path.write_text(json.dumps([turns(("human", "a"), ("gpt", "b")), entry]))
+    with pytest.raises(BadSetting, match=f"prompts {path}, {message}"):
+        load_workload(path, {"rate": "1", "num_requests": "3"}, count_tokens=len)
 
 
 def test_content_of_any_shape_ends_in_our_error():

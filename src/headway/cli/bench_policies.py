@@ -11,7 +11,6 @@ import typer
 
 from headway.cli import bench_options as options
 from headway.cli import flags
-from headway.cli.bench_output import require_writable
 from headway.cli.output import print_json
 from headway.errors import BadSetting
 
@@ -95,6 +94,7 @@ def _run(given: dict[str, Any]) -> int:
     from headway.cli.bench_screen import Screen
     from headway.cli.output import notices, results
 
+    standing.check_log(given["log"])
     names = _names(given["only"])
     contest = _contest(given, names, options.settings_by_policy(given, names))
     engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
@@ -153,8 +153,6 @@ def _contest(given: Mapping[str, Any], names: list[str], settings: Mapping[str, 
         seed=given["seed"],
     )
     load.workload(given["base_rate"] or 1.0, 0)
-    if given["log"] is not None:
-        require_writable(given["log"], f"--log {given['log']}")
     return Contest(
         policies=names,
         load=load,

@@ -11,6 +11,7 @@ from headway.bench.contest import Contest, Heat, Standings
 from headway.bench.logbook import Logbook
 from headway.bench.score import Score, spread
 from headway.bench.verdict import claims
+from headway.cli.bench_output import require_writable
 from headway.engine import Engine
 from headway.report import Grid
 
@@ -90,6 +91,12 @@ def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str
             for factor in contest.factors
         ],
     }
+
+
+def check_log(path: Path | None) -> None:
+    """Raise `BadSetting` for a file of runs that cannot be written, before any model is loaded."""
+    if path is not None:
+        require_writable(path, f"--log {path}")
 
 
 def open_log(path: Path | None, contest: Contest, engine: Engine) -> Logbook | None:

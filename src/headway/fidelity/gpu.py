@@ -63,7 +63,18 @@ def check_gpu(
         ),
         *deviations("latency", (request.latency_s for request in measured.requests), _times(record, "e2e_s"), LEVELS),
     ]
-    settings: dict[str, object] = {
+    return GpuCheck(
+        rows=rows,
+        bound=bound,
+        settings=_settings(measured, site, plant, num_shared),
+        num_preemptions=int(record.server["num_preemptions"]),
+        notes=_notes(measured, site, profile, run),
+    )
+
+
+def _settings(measured: MeasuredRun, site: Site, plant: Plant, num_shared: int) -> dict[str, object]:
+    """What was simulated."""
+    return {
         "model": site.model.name,
         "hardware": site.hardware.name,
         "tensor_parallel": site.parallel.tensor,
@@ -76,13 +87,6 @@ def check_gpu(
         "max_num_seqs": measured.setting("max_num_seqs", 256),
         "host_ms_per_step": site.overheads.step_s * 1e3,
     }
-    return GpuCheck(
-        rows=rows,
-        bound=bound,
-        settings=settings,
-        num_preemptions=int(record.server["num_preemptions"]),
-        notes=_notes(measured, site, profile, run),
-    )
 
 
 def _notes(measured: MeasuredRun, site: Site, profile: str, run: str) -> list[str]:

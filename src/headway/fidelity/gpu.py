@@ -68,7 +68,7 @@ def check_gpu(
         bound=bound,
         settings=_settings(measured, site, plant, num_shared),
         num_preemptions=int(record.server["num_preemptions"]),
-        notes=_notes(measured, site, profile, run),
+        notes=[*_notes(measured, site, profile, run), *_refused(record)],
     )
 
 
@@ -109,6 +109,18 @@ def _notes(measured: MeasuredRun, site: Site, profile: str, run: str) -> list[st
     return notes
 
 
+def _refused(record: RunRecord) -> list[str]:
+    """Requests that the simulation could not serve, though the run did."""
+    num_refused = sum(request.e2e_s is None for request in record.requests)
+    if not num_refused:
+        return []
+    note = (
+        f"{num_refused} of {len(record.requests)} requests do not fit the run's max_model_len or memory as given, and "
+        "are only among the measured: the run cannot have had these settings"
+    )
+    return [note]
+
+
 def _card_name(device: str) -> str | None:
     """The name of a device's card; None where there is none."""
     try:
@@ -137,11 +149,8 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
             f"in {utilization:g} of {parallel.tensor} x {device.name}: is that model, device and tensor_parallel_size "
             "what the run had?"
         )
-    is_caching = measured.kv_cache.get("enable_prefix_caching", measured.engine.get("enable_prefix_caching", True))
-    if not isinstance(is_caching, bool | None):
-        raise BadSetting(
-            f"{measured.meta_file}: enable_prefix_caching is {is_caching!r}; it must be true, false or null"
-        )
+    asked = measured.switch("enable_prefix_caching")
+    is_caching = measured.switch("enable_prefix_caching", of=measured.kv_cache, default=asked)
     return Site(
         model=card,
         hardware=device,
@@ -150,7 +159,7 @@ def _site(measured: MeasuredRun, profile: str, model: str, hardware: str | None)
         profile=profile,
         block_size=block_size,
         num_blocks=num_blocks,
-        prefix_cache="none" if is_caching is False else "hashed",
+        prefix_cache="hashed" if is_caching else "none",
         context=measured.setting("max_model_len", card.context),
     )
 
@@ -166,6 +175,7 @@ def _simulated(measured: MeasuredRun, plant: Plant) -> tuple[RunRecord, int]:
         defaults={
             "max_num_batched_tokens": measured.setting("max_num_batched_tokens", 2048),
             "max_num_seqs": measured.setting("max_num_seqs", 256),
+            "chunked": measured.switch("enable_chunked_prefill"),
         },
     )
     num_replicas = measured.setting("data_parallel_size", 1)

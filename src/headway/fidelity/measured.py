@@ -85,6 +85,13 @@ class MeasuredRun:
         found = _whole(self.engine, name, self.meta_file)
         return default if found is None else found
 
+    def switch(self, name: str, *, of: Mapping[str, object] | None = None, default: bool = True) -> bool:
+        """What is on or off in the engine's settings, or in the table `of`; `default` where nothing is said."""
+        value = (self.engine if of is None else of).get(name)
+        if not isinstance(value, bool | None):
+            raise BadSetting(f"{self.meta_file}: {name} is {value!r}; it must be true, false or null")
+        return default if value is None else value
+
     def memory(self, name: str, default: int) -> int:
         """A whole number of what the engine reported about its KV cache."""
         found = _whole(self.kv_cache, name, self.meta_file)

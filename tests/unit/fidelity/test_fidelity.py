@@ -47,6 +47,30 @@ def test_another_run_needs_no_more_than_its_files(shared_data, tmp_path):
     assert measured.requests[1].tpot_s == pytest.approx(0.2 / 3)
 
 
+def test_a_run_without_chunked_prefill_takes_prompts_whole(shared_data, tmp_path):
+    """With it, half of a long prompt's time to its first token passes before a short one behind it has its own."""
+    rows = "a,1536,2,0.0,0.1,0.3\nb,1024,2,0.0,0.4,0.6\n"
+    (tmp_path / "run_requests.csv").write_text(f"{HEADER}{rows}")
+    means = []
+    for chunks in (True, False):
+        engine = {"enable_chunked_prefill": chunks, "enable_prefix_caching": None}
+        meta = {"model": "meta-llama/Llama-3.1-8B", "engine_kwargs": engine}
+        (tmp_path / "run_meta.json").write_text(json.dumps(meta))
+        check = check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
+        assert check.settings["prefix_cache"] == "hashed"
+        means.append(next(row.simulated for row in check.rows if (row.metric, row.figure) == ("TTFT", "mean")))
+    assert means[1] < 0.95 * means[0]
+
+
+def test_requests_that_the_settings_leave_no_room_for_are_counted(shared_data, tmp_path):
+    """They are among the measured only, and the figures are of different requests."""
+    (tmp_path / "run_requests.csv").write_text(f"{HEADER}a,100,5,3.0,0.1,0.3\nb,900,5,3.0,0.1,0.3\n")
+    meta = {"model": "meta-llama/Llama-3.1-8B", "engine_kwargs": {"max_model_len": 512}}
+    (tmp_path / "run_meta.json").write_text(json.dumps(meta))
+    notes = check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run")).notes
+    assert any(note.startswith("1 of 2 requests do not fit") for note in notes)
+
+
 def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_data, tmp_path):
     """Without its KV cache in the meta file the recorded run gets the blocks that it had, to one in a thousand."""
     meta = json.loads((shared_data / f"gpu/vllm_{NAME}_meta.json").read_text())

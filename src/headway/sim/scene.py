@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import BadSetting
+from headway.workload.loading import parse_text
 
 MAX_TOKENS = 1 << 20
 MAX_NUMBER = 1e9
@@ -55,11 +55,7 @@ def load_scene(path: Path) -> Scene:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read scene {path}: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
-        raise BadSetting(f"{path} is not JSON: {error}") from error
-    return parse_scene(content)
+    return parse_scene(parse_text(text, "json", str(path)))
 
 
 def parse_scene(content: object) -> Scene:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -51,7 +53,10 @@ def load_workload(
 
 
 def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
-    """The content of a TOML, YAML or JSON text. Raises `BadSetting` naming the line that cannot be read."""
+    """The content of a TOML, YAML or JSON text. Raises `BadSetting` naming the line that cannot be read.
+
+    A key that stands twice in a table is refused: only one of its values would count.
+    """
     try:
         content = _PARSERS[kind](text)
     except tomllib.TOMLDecodeError as error:
@@ -62,6 +67,8 @@ def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise BadSetting(f"{name}{line} is not YAML: {getattr(error, 'problem', None) or error}") from error
+    except _Twice as error:
+        raise BadSetting(f"{name}: {error}") from None
     except RecursionError as error:
         raise BadSetting(f"{name} is nested too deeply") from error
     except ValueError as error:  # a number with more digits than Python reads, a date that is none
@@ -73,7 +80,46 @@ def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
     return content
 
 
-_PARSERS: Mapping[str, Callable[[str], object]] = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load}
+class _Twice(ValueError):
+    """A key that stands twice in one table."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(f"the key {key!r} is there twice in one table; remove one")
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise _Twice(key)
+    return table
+
+
+def _yaml(text: str) -> object:
+    """Plain YAML. What `<<` merges into a mapping may be said there again."""
+    pending, seen = [yaml.compose(text, Loader=yaml.SafeLoader)], set[int]()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))  # an alias may hold itself
+        if isinstance(node, yaml.SequenceNode):
+            pending += node.value
+            continue
+        keys: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
+                raise yaml.MarkedYAMLError(problem=str(_Twice(key.value)), problem_mark=key.start_mark)
+            keys.add((key.tag, str(key.value)))
+            pending.append(value)
+    return yaml.safe_load(text)
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "toml": tomllib.loads,
+    "json": functools.partial(json.loads, object_pairs_hook=_once),
+    "yaml": _yaml,
+}
 
 
 def _kind(path: Path) -> str:

@@ -92,7 +92,7 @@ def test_tape_of_a_broken_scene(headway, tmp_path):
     path.write_text("{")
     status, out, err = headway("tape", path, "--policy", "vllm")
     assert (status, out) == (2, "")
-    assert "scene.json is not JSON" in err
+    assert "scene.json, line 1 is not JSON" in err
 
 
 def test_collect_env(headway, monkeypatch):

@@ -14,7 +14,7 @@ SCENE = '{"block_size": 4, "num_blocks": 8, "requests": [{"id": %s, "prompt": %s
         ('"a"', "4", "1" + "0" * 400, "arrival is"),  # beyond a double
         ('"a"', "4", "1e300", "arrival is"),  # a unit of time would not move this clock
         ('"a"', "4", "NaN", "arrival is"),
-        ('"a"', "9" * 5000, "0", "is not JSON"),  # more digits than Python reads
+        ('"a"', "9" * 5000, "0", "holds a value that cannot be read"),  # more digits than Python reads
         ('"\\ud800"', "4", "0", "id must be a text"),  # nothing can print it
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from headway.errors import BadSetting
 from headway.workload import load_workload, parse_workload
+from headway.workload.loading import parse_text
 
 BASE = 'num_requests = 3\narrivals = "poisson:rate=1"\nlengths = {prompt = 10, output = 2}\n'
 
@@ -124,6 +125,13 @@ def test_mistakes_in_toml(tmp_path, text, message):
             "w.json, line 6: lengths.output.std is missing",
         ),
         (".json", '{\n "num_requests": 2,,}', "w.json, line 2 is not JSON"),
+        (".json", '{"lengths": {"prompt": 2, "prompt": 3}}', "w.json: the key 'prompt' is there twice in one table"),
+        (
+            ".yaml",
+            "seed: 2\nslo:\n  ttft_ms: 3\n  ttft_ms: 4\n",
+            "w.yaml, line 4 is not YAML: the key 'ttft_ms' is there",
+        ),
+        (".toml", "seed = 2\nseed = 3\n", "w.toml is not TOML: Cannot overwrite a value"),
         (".txt", "x", "its name ends in .txt; it must be one of .toml, .yaml"),
     ],
 )
@@ -131,6 +139,12 @@ def test_mistakes_in_yaml_and_json(tmp_path, suffix, text, message):
     """The same for the other formats."""
     with pytest.raises(BadSetting, match=message):
         load(tmp_path, text, suffix)
+
+
+def test_what_yaml_merges_in_may_be_said_again():
+    """A key beside `<<` wins over the merged one; that is no key given twice."""
+    text = "a: &a {x: 1, y: 2}\nb: &b {<<: *a, x: 3}\nc: {<<: *b, x: 4}\n"
+    assert parse_text(text, "yaml", "w")["c"] == {"x": 4, "y": 2}
 
 
 @pytest.mark.parametrize(

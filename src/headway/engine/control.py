@@ -18,6 +18,7 @@ from headway.engine.knobs import changed, shown
 from headway.engine.loop import Abort, Call, Command
 from headway.engine.outputs import EngineStats
 from headway.engine.tally import Tally
+from headway.errors import ExecutorFault
 from headway.obs import Decisions
 
 log = logging.getLogger("headway.control")
@@ -91,7 +92,8 @@ class Control:
     async def change(self, patch: Mapping[str, Any], who: str) -> dict[str, Any]:
         """Turn several knobs at once, between two steps; all of them or none. The settings afterwards.
 
-        Raises `BadSetting` and changes nothing where one value, or all together, cannot be.
+        Raises `BadSetting` and changes nothing where one value, or all together, cannot be, `ExecutorFault` where a
+        policy cannot be changed because the engine has stopped.
         """
         async with self._turning:
             change = changed(patch, self._engine, self.admission.limits, self.admission.guardrails.settings)
@@ -135,7 +137,10 @@ class Control:
         return ids
 
     async def reset_cache(self, who: str) -> int:
-        """Empty the prefix cache of what no running request uses; the number of blocks that held it."""
+        """Empty the prefix cache of what no running request uses; the number of blocks that held it.
+
+        Raises `ExecutorFault` where the engine has stopped.
+        """
         log.warning("%s resets the prefix cache", who)
 
         def reset(core: EngineCore) -> int:
@@ -158,14 +163,20 @@ class Control:
                 self.admission.refused[event.cause] += 1
 
     async def _between_steps(self, action: Callable[[EngineCore], Result]) -> Result:
-        """Run something in the engine's thread and wait for it."""
+        """Run something in the engine's thread and wait for it. Raises `ExecutorFault` where that has ended."""
         done: concurrent.futures.Future[Result] = concurrent.futures.Future()
 
         def call(core: EngineCore) -> None:
+            if not done.set_running_or_notify_cancel():
+                return  # nobody waits for it any more
             try:
                 done.set_result(action(core))
             except Exception as error:  # noqa: BLE001 - raised where it is awaited; the engine goes on
                 done.set_exception(error)
 
-        self._send(Call(call))
+        def forsaken() -> None:
+            if done.set_running_or_notify_cancel():
+                done.set_exception(ExecutorFault("the engine has stopped"))
+
+        self._send(Call(call, forsaken))
         return await asyncio.wrap_future(done)

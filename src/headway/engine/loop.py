@@ -40,9 +40,10 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run something on the loop's thread between two steps."""
+    """Run something on the loop's thread between two steps; where the loop has ended, `forsaken` is called instead."""
 
     action: Callable[[EngineCore], None]
+    forsaken: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class EngineLoop:
         self._deliver = deliver
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headway-engine", daemon=True)
-        self._quitting = False
+        self._quitting = self._has_ended = False
         self.died: BaseException | None = None
 
     def start(self) -> None:
@@ -110,6 +111,8 @@ class EngineLoop:
     def send(self, command: Command) -> None:
         """Give the loop something to do; safe from any thread."""
         self._inbox.put(command)
+        if self._has_ended:
+            self._forsake()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the thread's end; False when it still runs."""
@@ -119,8 +122,8 @@ class EngineLoop:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        """Whether the thread runs, and goes on."""
+        return self._thread.is_alive() and self.died is None
 
     def _run(self) -> None:
         try:
@@ -137,6 +140,19 @@ class EngineLoop:
             self._deliver([("", Died(error))])
             if not isinstance(error, Exception):
                 raise
+        finally:
+            self._has_ended = True
+            self._forsake()
+
+    def _forsake(self) -> None:
+        """Tell those who wait for something that it will not be done. Whoever takes a command out tells its sender."""
+        while True:
+            try:
+                command = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(command, Call) and command.forsaken is not None:
+                command.forsaken()
 
     def stuck_s(self) -> float:
         """Seconds for which the step under way has lasted, or for which nobody was run although there was work."""

@@ -6,8 +6,8 @@ import pytest
 
 from headway.core import FinishReason, SamplingParams
 from headway.engine import AsyncLLM
-from headway.errors import BadSetting, Overloaded
-from tests.support.engines import Gate, simulated_engine
+from headway.errors import BadSetting, ExecutorFault, Overloaded
+from tests.support.engines import Faulty, Gate, simulated_engine
 
 PARAMS = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
 
@@ -49,6 +49,42 @@ async def test_limits_and_policy_change_under_load(gated):
     assert all(sum(len(delta.token_ids) for delta in deltas) == 20 for deltas in answers)
     assert all(deltas[-1].finish_reason is FinishReason.LENGTH for deltas in answers)
     assert engine.core.scheduler.kv.num_free == 128
+
+
+async def test_an_engine_that_died_answers_its_operator():
+    """What waited when it died, and what is asked later: an error instead of waiting for ever."""
+    gates = []
+    engine = simulated_engine(
+        wrap=lambda inner: gates.append(Gate(Faulty(inner, lambda _: AssertionError("a bug")))) or gates[0]
+    )
+    gate = gates[0]
+    async with AsyncLLM(engine=engine) as llm:
+        reading = asyncio.create_task(read(llm.submit([5] * 9, PARAMS)))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        waiting = asyncio.create_task(llm.control.reset_cache("a test"))
+        await asyncio.sleep(0)  # now it is sent
+        gate.let_through()
+        with pytest.raises(ExecutorFault, match="the engine has stopped"):
+            await asyncio.wait_for(waiting, 30)
+        with pytest.raises(ExecutorFault, match="a bug"):
+            await reading
+        with pytest.raises(ExecutorFault, match="the engine has stopped"):
+            await asyncio.wait_for(llm.control.change({"policy": "headway"}, "a test"), 30)
+
+
+async def test_an_operator_who_gives_up_does_not_stop_the_engine(gated):
+    """A call that was cancelled before its turn is not made; the engine goes on."""
+    engine, gate = gated
+    async with AsyncLLM(engine=engine) as llm:
+        reading = asyncio.create_task(read(llm.submit([5] * 9, PARAMS)))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        waiting = asyncio.create_task(llm.control.reset_cache("a test"))
+        await asyncio.sleep(0)  # now it is sent
+        waiting.cancel()
+        gate.open_for_good()
+        assert sum(len(delta.token_ids) for delta in await reading) == 20
+        assert await llm.control.reset_cache("a test") >= 0
+        assert llm.is_alive
 
 
 @pytest.mark.parametrize(

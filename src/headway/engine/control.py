@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from headway.core import Event, FinishReason, Rejected, Request
+from headway.core import FinishReason, Request
 from headway.engine.admission import NO_LIMITS, Admission, AdmissionLimits
 from headway.engine.build import Engine
 from headway.engine.core import EngineCore
@@ -18,7 +18,6 @@ from headway.engine.knobs import changed, shown
 from headway.engine.loop import Abort, Call, Command
 from headway.engine.outputs import EngineStats
 from headway.engine.tally import Tally
-from headway.errors import ExecutorFault
 from headway.obs import Decisions
 
 log = logging.getLogger("headway.control")
@@ -56,7 +55,6 @@ class Control:
             self.admission.guardrails.on_events,
             self.decisions.on_events,
             self._tally.on_events,
-            self._on_events,
         ):
             engine.core.listen(listener)
 
@@ -69,9 +67,8 @@ class Control:
         """A snapshot of queues, pool and totals."""
         admission = self.admission
         return replace(
-            self._tally.stats(self._engine.core),
+            self._tally.stats(self._engine.core, admission.refused),
             num_queued_tokens=admission.backlog.queued().num_tokens,
-            refused={str(cause): num for cause, num in admission.refused.copy().items()},
             guardrail_level=admission.guardrails.level,
         )
 
@@ -157,11 +154,6 @@ class Control:
         self.admission.backlog.has_tiers, self.admission.backlog.is_fair = policy.honours_tier, policy.honours_weight
         self.admission.expiry.queue_timeout_s = limits.queue_timeout_ms / 1000.0
 
-    def _on_events(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, Rejected):
-                self.admission.refused[event.cause] += 1
-
     async def _between_steps(self, action: Callable[[EngineCore], Result]) -> Result:
         """Run something in the engine's thread and wait for it. Raises `ExecutorFault` where that has ended."""
         done: concurrent.futures.Future[Result] = concurrent.futures.Future()
@@ -174,9 +166,9 @@ class Control:
             except Exception as error:  # noqa: BLE001 - raised where it is awaited; the engine goes on
                 done.set_exception(error)
 
-        def forsaken() -> None:
+        def forsaken(error: Exception) -> None:
             if done.set_running_or_notify_cancel():
-                done.set_exception(ExecutorFault("the engine has stopped"))
+                done.set_exception(error)
 
         self._send(Call(call, forsaken))
         return await asyncio.wrap_future(done)

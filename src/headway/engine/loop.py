@@ -13,6 +13,7 @@ from headway.core.result import Logprobs
 from headway.engine.core import EngineCore
 from headway.engine.outputs import Delta, Usage
 from headway.engine.text import TextStage
+from headway.errors import ExecutorFault
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +41,10 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run something on the loop's thread between two steps; where the loop has ended, `forsaken` is called instead."""
+    """Run something on the loop's thread between two steps; where that has ended, `forsaken` hears of it instead."""
 
     action: Callable[[EngineCore], None]
-    forsaken: Callable[[], None] | None = None
+    forsaken: Callable[[ExecutorFault], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class EngineLoop:
             except queue.Empty:
                 return
             if isinstance(command, Call) and command.forsaken is not None:
-                command.forsaken()
+                command.forsaken(ExecutorFault("the engine has stopped"))
 
     def stuck_s(self) -> float:
         """Seconds for which the step under way has lasted, or for which nobody was run although there was work."""

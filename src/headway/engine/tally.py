@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from headway.core import Admitted, Arrived, Event, Preempted, StepRecord, TokenEmitted
+from collections import Counter
+
+from headway.core import Admitted, Arrived, Cause, Event, Preempted, Rejected, StepRecord, TokenEmitted
 from headway.engine.core import EngineCore
 from headway.engine.outputs import EngineStats
 
 
 class Tally:
-    """Counts prompt, cached and output tokens, preemptions and steps."""
+    """Counts prompt, cached and output tokens, preemptions, steps, and what was refused after it had been queued."""
 
     def __init__(self) -> None:
         self._num_prompt_tokens = 0
@@ -16,6 +18,7 @@ class Tally:
         self._num_output_tokens = 0
         self._num_preemptions = 0
         self._num_steps = 0
+        self._rejected: Counter[Cause] = Counter()
 
     def on_events(self, events: list[Event]) -> None:
         """Add what happened."""
@@ -31,11 +34,16 @@ class Tally:
                     self._num_preemptions += 1
                 case StepRecord():
                     self._num_steps += 1
+                case Rejected(cause=cause):
+                    self._rejected[cause] += 1
                 case _:
                     pass
 
-    def stats(self, core: EngineCore) -> EngineStats:
-        """The totals with a snapshot of queues and pool; each figure is right, together they may be a step apart."""
+    def stats(self, core: EngineCore, refused: Counter[Cause]) -> EngineStats:
+        """The totals with a snapshot of queues and pool; each figure is right, together they may be a step apart.
+
+        `refused` are those that were never queued, by cause.
+        """
         queues, kv = core.scheduler.queues, core.scheduler.kv
         return EngineStats(
             num_running=len(queues.running),
@@ -52,4 +60,5 @@ class Tally:
             num_output_tokens=self._num_output_tokens,
             num_preemptions=self._num_preemptions,
             num_steps=self._num_steps,
+            refused={str(cause): num for cause, num in (refused.copy() + self._rejected.copy()).items()},
         )

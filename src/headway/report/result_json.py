@@ -25,6 +25,7 @@ def result_json(run: RunRecord, metrics: RunMetrics | None = None) -> Json:
     document: Json = {
         "date": run.started_at,
         "label": run.label,
+        **_what_was_run(run),
         "duration": metrics.window.length_s,
         "completed": total.outcomes.get(Outcome.OK, 0),
         "failed": total.outcomes.get(Outcome.FAILED, 0) + total.outcomes.get(Outcome.REFUSED, 0),
@@ -46,6 +47,18 @@ def with_details(document: Json, run: RunRecord) -> Json:
         "itls": [request.itl_s for request in run.requests],
         "start_times": [request.intended_s for request in run.requests],
         "errors": ["" if request.is_ok else f"{request.outcome.value}: {request.reason}" for request in run.requests],
+    }
+
+
+def _what_was_run(run: RunRecord) -> Json:
+    """What vLLM's plotters name and sort runs by; None where it is not known, as the rate of a replayed trace."""
+    arrivals = run.workload.get("arrivals")
+    law = arrivals if isinstance(arrivals, Mapping) else {}
+    return {
+        "backend": run.target.get("kind"),
+        "model_id": run.target.get("model"),
+        "num_prompts": len(run.requests),
+        "request_rate": "inf" if law.get("process") == "at_once" else law.get("rate"),
     }
 
 

@@ -25,7 +25,7 @@ from tests.unit.report.runs import TIGHT, refused, request, run_of, steady_run
 def run():
     requests = [request(k / 10, slo=TIGHT, tenant="ab"[k % 2], traffic_class="chat") for k in range(60)]
     steps = [StepSample(start_s=k / 10, duration_s=0.01, num_decode=4, kv_use=0.5) for k in range(5)]
-    fields = {"target": {"model": "m"}, "server": {"preemptions": 3.0}, "steps": steps, "label": "one"}
+    fields = {"target": {"kind": "http", "model": "m"}, "server": {"preemptions": 3.0}, "steps": steps, "label": "one"}
     return run_of([*requests, refused(6.0, slo=TIGHT)], **fields)
 
 
@@ -45,7 +45,15 @@ def test_vllm_s_keys(run):
     assert document["mean_ttft_ms"] == pytest.approx(100)
     assert document["headway"]["total"]["latency_ms"]["ttft"]["n"] == 60
     assert document["errors"][-1] == "refused: full"
+    named = {name: document[name] for name in ("backend", "model_id", "num_prompts", "request_rate")}
+    assert named == {"backend": "http", "model_id": "m", "num_prompts": 61, "request_rate": None}
     json.dumps(result_json(run_of([])), allow_nan=False)
+
+
+def test_the_rate_that_was_asked_for_is_named():
+    """A process's rate as it is, and `inf` as vLLM writes it where all comes at once."""
+    for arrivals, rate in (({"process": "poisson", "rate": 8}, 8), ({"process": "at_once"}, "inf"), ({}, None)):
+        assert result_json(run_of([], workload={"arrivals": arrivals}))["request_rate"] == rate
 
 
 def test_a_saved_run_is_the_same_run(run, tmp_path):

@@ -11,6 +11,7 @@ import typer
 from headway.cli.client import Client
 from headway.cli.flags import ApiKey, MaxTokens, SampleSeed, ServedModel, Temperature, TopP, Url
 from headway.cli.output import print_pieces
+from headway.cli.piped import piped_text
 from headway.cli.sampling import given
 
 HELP = "/reset forgets the conversation, /exit leaves, Ctrl-C stops an answer."
@@ -32,7 +33,7 @@ def chat(
 ) -> None:
     """Talk to a server; the answer streams in. A piped stdin is one message."""
     if message is None and not sys.stdin.isatty():
-        message = sys.stdin.read()
+        message = piped_text()
     with Client(url, api_key) as client:
         body = given(
             model=model or client.first_model(),

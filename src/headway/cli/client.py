@@ -21,7 +21,9 @@ class NoAnswer(HeadwayError):
 
 
 class Client:
-    """One server. Use it as a context manager. Raises `NoAnswer` for all trouble with the server.
+    """One server. Use it as a context manager.
+
+    Raises `NoAnswer` for all trouble with the server, `BadSetting` for a text that cannot be sent.
 
     An answer may take as long as the server wants; only connecting has a time limit.
     """
@@ -101,6 +103,8 @@ class Client:
 
         try:
             yield
+        except UnicodeEncodeError:  # what the terminal or a pipe gave as bytes, and Python carries as surrogates
+            raise BadSetting("the text is not UTF-8; convert it first") from None
         except httpx.ConnectError as error:
             hint = "is it running? `headway serve` starts one, --url says where to look"
             raise NoAnswer(f"no server at {self.url} ({error}); {hint}") from None

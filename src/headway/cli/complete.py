@@ -10,6 +10,7 @@ import typer
 from headway.cli.client import Client
 from headway.cli.flags import ApiKey, MaxTokens, SampleSeed, ServedModel, Stops, Temperature, TopP, Url
 from headway.cli.output import print_pieces
+from headway.cli.piped import piped_text
 from headway.cli.sampling import given
 from headway.errors import BadSetting
 
@@ -32,7 +33,7 @@ def complete(
     if prompt is None:
         if sys.stdin.isatty():
             print("Write the text to continue, then Ctrl-D.", file=sys.stderr)
-        prompt = sys.stdin.read()
+        prompt = piped_text()
     if not prompt:
         raise BadSetting("there is no text to continue; give PROMPT, or pipe one in")
     with Client(url, api_key) as client:

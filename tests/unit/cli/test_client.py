@@ -35,6 +35,22 @@ def test_chat_reads_a_pipe(headway, fake_server, monkeypatch):
     assert fake_server.asked[0][2]["messages"] == [{"role": "user", "content": "Where?\nTell me.\n"}]
 
 
+@pytest.mark.parametrize("command", ["chat", "complete"])
+def test_what_no_server_takes_from_a_pipe(headway, fake_server, monkeypatch, command):
+    """More than any context holds, and bytes that are no text, are one line and not sent."""
+    monkeypatch.setattr("headway.cli.piped.MOST_CHARACTERS", 10)
+    for data, errors, message in (
+        (b"0123456789.", "strict", "stdin has more than 10 characters"),
+        (b"ab\xff", "strict", "stdin is not UTF-8: invalid start byte at byte 2"),
+        (b"ab\xff", "surrogateescape", "the text is not UTF-8"),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), "utf-8", errors=errors))
+        status, out, err = headway(command, "--url", fake_server.url)
+        assert (status, out) == (2, "")
+        assert message in err
+    assert fake_server.asked == []
+
+
 def test_chat_in_a_terminal(headway, fake_server, monkeypatch):
     """A conversation keeps its history, /reset forgets all but the system message, /exit leaves."""
     lines = iter(["Where?", "", "And?", "/reset", "Anew", "/exit"])

@@ -83,7 +83,7 @@ def _table(check: EngineCheck, one: PolicyCheck) -> str:
         rows=rows,
         note=f"decided again with the recorded times: {one.num_steps} steps, {replayed}; "
         f"steps took {one.slowness:.2f} times what they took in the calibration,\n"
-        f"reading {one.reading:.2f} and computing {one.computing:.2f} times (medians over two seconds each);\n"
+        f"reading {one.reading:.2f} and computing {one.computing:.2f} times (medians over the run);\n"
         f"those that this was not taken from took {one.step_median:.2f} times what was then predicted, "
         f"{one.step_mean:.2f} in the mean",
     ).to_text()

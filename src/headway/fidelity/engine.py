@@ -14,7 +14,7 @@ from headway.engine import Engine, with_policy
 from headway.errors import BadSetting
 from headway.fidelity.live import LiveRun, run_live
 from headway.fidelity.outcome import Deviation
-from headway.fidelity.pace import Pace, slowness
+from headway.fidelity.pace import Pace, halves, slowness
 from headway.report import RunRecord, summarize
 from headway.sim import Calibration, Plan, Pool, calibrated_plant, simulate
 
@@ -148,7 +148,7 @@ def _pair(
     name = f"{entrant.config.policy} {heat[1] + 1}"
     fresh = with_policy(entrant, entrant.config)
     live = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
-    told, kept = live.steps[::2], live.steps[1::2]
+    told, kept = halves(live.steps)
     pace = Pace(calibration.model, told, live.start_s)
     unpaced = _pool(entrant, calibration)
     paced = replace(unpaced, plant=replace(unpaced.plant, cost_at=pace.at))

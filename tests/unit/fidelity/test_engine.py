@@ -10,7 +10,7 @@ from headway.cli.fidelity_text import engine_text
 from headway.cli.main import main
 from headway.errors import BadSetting
 from headway.fidelity import PLAUSIBLE, EngineTrial, check_engine
-from headway.fidelity.pace import WINDOW_S, Pace, slowness
+from headway.fidelity.pace import REACH_S, Pace, halves, slowness
 from headway.sim import Calibration, Fitted, write_calibration
 from headway.sim.calibration import Observation
 from headway.sim.load import Load
@@ -69,8 +69,12 @@ def test_step_times_that_are_wrong_are_found(engine):
     assert all(row.error > 1.0 for row in check.checks[0].rows if row.metric == "ITL")
 
 
-def steps_of(machine, model, window):
-    """Two seconds of steps of one, six and 70 tokens, as a machine takes that reads and computes at its own pace."""
+SPAN_S = 2 * REACH_S
+"""Steps at one speed last so long: no moment reaches beyond both its ends."""
+
+
+def steps_of(machine, model, span):
+    """Steps of one, six and 70 tokens, as a machine takes that reads and computes at its own pace for `SPAN_S`."""
     loads = [
         Load(num_tokens=1, num_decodes=1, num_drawn=1, decode_context=500),
         Load(num_tokens=6, num_decodes=6, num_drawn=6, decode_context=900),
@@ -78,36 +82,69 @@ def steps_of(machine, model, window):
     ]
     own = model.at_pace(*machine)
     return [
-        Observation(load, own.executor_s(load), start_s=100.0 + WINDOW_S * window + 0.04 * k)
+        Observation(load, own.executor_s(load), start_s=100.0 + SPAN_S * span + 0.04 * k)
         for k, load in enumerate(loads * 15)
     ]
 
 
-def test_the_speed_of_reading_and_of_computing_is_found_again_in_every_window():
+def test_the_speed_of_reading_and_of_computing_is_found_again_at_every_moment():
     """What a machine took that computed at half its speed for a while; before and after, nothing has changed."""
     model = Fitted(rows=((1, 7e-3), (4, 7.5e-3), (8, 9e-3), (64, 55e-3)), lane_s=1e-4, context_s=1e-6, host_s=5e-4)
     steps = [*steps_of((1.0, 1.0), model, 0), *steps_of((1.1, 1.9), model, 1), *steps_of((1.0, 1.0), model, 3)]
     pace = Pace(model, steps, start_s=100.0)
-    for moment_s, machine in ((0.5, (1.0, 1.0)), (1.5 * WINDOW_S, (1.1, 1.9)), (20 * WINDOW_S, (1.0, 1.0))):
+    for moment_s, machine in ((0.5, (1.0, 1.0)), (1.5 * SPAN_S, (1.1, 1.9)), (20 * SPAN_S, (1.0, 1.0))):
         for step in steps_of(machine, model, 0):
             assert pace.at(moment_s).executor_s(step.load) == pytest.approx(step.seconds, rel=0.05)
     assert slowness(model, steps) == pytest.approx(1.27, abs=0.05)
 
 
-def test_a_window_without_steps_is_like_the_nearest_whatever_was_asked_before():
+def test_the_speed_passes_over_from_one_to_the_next():
+    """Between two speeds lie those between them: there is no grid on whose other side all is different."""
+    model = Fitted(rows=((1, 7e-3), (64, 55e-3)))
+    pace = Pace(model, [*steps_of((1.0, 1.0), model, 0), *steps_of((2.0, 2.0), model, 1)], start_s=100.0)
+    load = Load(num_tokens=64)
+    ratios = [
+        pace.at(SPAN_S + late_s).executor_s(load) / model.executor_s(load) for late_s in (-1.0, -0.5, 0, 0.5, 1.0)
+    ]
+    assert ratios == sorted(ratios)
+    assert ratios[0] == pytest.approx(1.0)
+    assert ratios[2] == pytest.approx(1.5, abs=0.15)
+    assert ratios[4] == pytest.approx(2.0)
+
+
+def test_a_long_step_weighs_as_much_as_the_short_ones_that_take_as_long():
+    """Both of its seconds were slow, so half of all were, though of eleven steps but one was."""
+    model = Fitted(rows=((1, 1e-2),), attend_s=1e-6)
+    short = [Observation(Load(num_tokens=1, num_decodes=1), 1e-2) for _ in range(10)]
+    long = Observation(Load(num_tokens=1, prefills=[(424, 0)]), 0.2)
+    assert model.executor_s(long.load) == pytest.approx(0.1, rel=0.01)
+    both = Pace(model, [*short, long], start_s=0.0).at(0.0)
+    taken_s = sum(step.seconds for step in (*short, long))
+    assert sum(both.executor_s(step.load) for step in (*short, long)) == pytest.approx(taken_s, rel=0.02)
+
+
+def test_a_moment_without_steps_is_like_the_nearest_whatever_was_asked_before():
     """Of two as near the earlier counts, and one that was filled in is no neighbour of the next."""
     model = Fitted(rows=((1, 7e-3), (64, 55e-3)))
-    steps = [*steps_of((2.0, 2.0), model, 6), *steps_of((1.0, 1.0), model, 0)]
     load = Load(num_tokens=64)
+    steps = [Observation(load, 0.11, start_s=112.0), Observation(load, 0.055, start_s=100.0)]
 
-    def asked(*windows):
+    def asked(*moments):
         pace = Pace(model, steps, start_s=100.0)
-        return {
-            window: round(pace.at(WINDOW_S * window).executor_s(load) / model.executor_s(load)) for window in windows
-        }
+        return {moment: round(pace.at(moment).executor_s(load) / model.executor_s(load)) for moment in moments}
 
-    assert asked(0, 1, 2, 3, 4, 5, 6, 9) == asked(9, 6, 5, 4, 3, 2, 1, 0) == asked(3, 4, 2, 5, 1, 9, 0, 6)
-    assert asked(2, 3, 4) == {2: 1, 3: 1, 4: 2}
+    assert asked(0, 3, 5, 6, 7, 9, 12, 20) == asked(20, 12, 9, 7, 6, 5, 3, 0) == asked(6, 7, 5, 9, 3, 20, 0, 12)
+    assert asked(5, 6, 7, 20) == {5: 1, 6: 1, 7: 2, 20: 2}
+
+
+def test_at_most_half_of_the_steps_are_told_and_half_of_those_with_prompts():
+    """Whatever the order in which they come: chance leaves no second without its long steps."""
+    short, long = Load(num_tokens=1, num_decodes=1), Load(num_tokens=64, prefills=[(64, 0)])
+    steps = [Observation(load, 1e-2, start_s=float(k)) for k, load in enumerate([short, long] * 6 + [long] * 3)]
+    told, kept = halves(steps)
+    assert sorted([*told, *kept], key=lambda step: step.start_s) == steps
+    assert [sum(step.load is load for step in told) for load in (short, long)] == [3, 4]
+    assert len(told) <= len(kept)
 
 
 def test_steps_that_a_model_has_for_nothing_say_nothing_of_the_speed():

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.flags import Json, PolicyName, Settings
+from headway.cli.flags import ConfigFile, Json, PolicyName, Settings
 from headway.cli.output import print_json
 from headway.cli.values import parse_settings
 
@@ -15,6 +15,7 @@ from headway.cli.values import parse_settings
 def tape(
     scene: Annotated[Path, typer.Argument(metavar="SCENE", help="A scene file: block pool and requests, as JSON.")],
     *,
+    config: ConfigFile = None,
     policy: PolicyName,
     settings: Settings = None,
     as_json: Json = False,
@@ -23,6 +24,7 @@ def tape(
     from headway.sim import as_json as tape_json
     from headway.sim import load_scene, picture, run_scene, tape_params
 
+    del config  # its values have become the defaults of the other flags
     chosen = parse_settings(settings or ())
     loaded = load_scene(scene)
     records = run_scene(loaded, policy, chosen)

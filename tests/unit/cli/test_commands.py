@@ -86,6 +86,16 @@ def test_tape_json(headway, scene):
     assert [step["grants"] for step in tape["steps"]] == [{"A": 6}, {"A": 1}, {"A": 1}, {"B": 9}, {"B": 1}]
 
 
+def test_tape_of_a_config_file(headway, scene, tmp_path):
+    """The policy and its parameters from a file, as `serve` takes them."""
+    path = tmp_path / "policy.toml"
+    path.write_text('[policy]\nname = "vllm"\nmax_num_seqs = 1\nprefix_cache = "radix"\n')
+    _, by_flags, _ = headway(
+        "tape", scene, "--policy", "vllm", "--set", "max_num_seqs=1", "--set", "prefix_cache=radix", "--json"
+    )
+    assert headway("tape", scene, "--config", path, "--json") == (0, by_flags, "")
+
+
 def test_tape_of_a_broken_scene(headway, tmp_path):
     """A scene that is no JSON: one line that says where."""
     path = tmp_path / "scene.json"

@@ -182,14 +182,29 @@ def test_what_comes_after_an_answer_and_is_no_request_keeps_nothing_open(monkeyp
 
 
 @pytest.mark.server
-def test_nothing_is_said_into_an_answer():
-    """What cannot be parsed behind a request that is being answered ends both; no second answer stands in the first."""
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\x16\x03\x01 nonsense\r\n",
+        START + b"x-a: " + b"a" * 2 * MAX_HEAD_BYTES,
+        POST + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\nno length\r\n",
+    ],
+    ids=["tls", "a head too large", "a broken body"],
+)
+@pytest.mark.parametrize("num_whole", [1, 3])
+def test_nothing_is_said_into_an_answer(junk, num_whole):
+    """What is no request waits for the answers to those before it, is answered in turn, and is the last."""
     engine = FakeEngine()
     engine.permits = 0
     with live(engine) as server, server.open_socket() as connection:
-        connection.sendall(WHOLE + b"\x16\x03\x01 nonsense\r\n")
-        assert until_closed(connection) == b""
-        server.until(lambda: not engine.streams)
+        connection.sendall(WHOLE * num_whole + junk)
+        server.until(lambda: engine.streams)
+        connection.sendall(b"more of it")
+        server.call(engine.allow, None)
+        answers = re.split(rb"HTTP/1.1 (?=\d)", until_closed(connection))[1:]
+    assert [answer[:3] for answer in answers[:-1]] == [b"200"] * num_whole
+    assert answers[-1][:3] in (b"400", b"431")
+    assert all(len(answer.partition(b"\r\n\r\n")[2]) == length_of(answer) for answer in answers)
 
 
 def test_nothing_private_of_the_web_server_is_relied_on():

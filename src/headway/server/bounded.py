@@ -43,6 +43,7 @@ class BoundedHttp(HttpToolsProtocol):
     """
 
     unread_s = 0.0
+    _verdict: Fault | None = None
     _num_head: int | None = 0
     _running: RequestResponseCycle | None = None
     _input_timer: asyncio.TimerHandle | None = None
@@ -52,6 +53,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, and count while the head is still open. After an answer what comes need not be one: empty lines."""
+        if self._verdict is not None:
+            return
         was_open = self._num_head is not None
         super().data_received(data)
         if self.transport.is_closing():
@@ -59,19 +62,28 @@ class BoundedHttp(HttpToolsProtocol):
         if was_open and self._num_head is not None:
             self._num_head += len(data)
             if self._num_head > MAX_HEAD_BYTES:
-                self._hang_up(fault_of(_too_large()))
+                self._refuse(fault_of(_too_large()))
         elif self._input_timer is None and not self._is_answering:
             self._wait_for_client()
 
     def send_400_response(self, msg: str) -> None:
         """What cannot be parsed is told so in the shape of every other error."""
-        self._hang_up(fault_of(InvalidRequest(f"this is no HTTP/1.1 request: {msg}")))
+        self._refuse(fault_of(InvalidRequest(f"this is no HTTP/1.1 request: {msg}")))
+
+    def _refuse(self, fault: Fault) -> None:
+        """Hang up, once the whole requests that came before are answered. What comes until then is not read."""
+        cycle = self.cycle
+        if not self._is_answering or self._is_half_sent:
+            self._hang_up(fault)
+        elif cycle is self._running and cycle.more_body:
+            self.transport.close()  # its own body is broken, and its answer has begun
+        else:
+            if cycle.more_body:
+                self.pipeline.popleft()
+            self._verdict = fault
 
     def _hang_up(self, fault: Fault) -> None:
-        """Answer what never became a whole request, and close. Nothing is said into the answer to an earlier one."""
-        if self._is_answering and not self._is_half_sent:
-            self.transport.close()
-            return
+        """Answer what never became a whole request, and close."""
         name = uuid.uuid4().hex
         body, status = fault.encode(name), HTTPStatus(fault.status)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nconnection: close\r\nx-request-id: {name}\r\n"
@@ -132,6 +144,8 @@ class BoundedHttp(HttpToolsProtocol):
             return
         if following is not None:
             self._running = following
+        elif self._verdict is not None:
+            self._hang_up(self._verdict)
         elif self.cycle.more_body:
             self._wait_for_client()
 

@@ -12,6 +12,7 @@ import typer.main
 
 from headway import __version__
 from headway.cli.main import main, make_app
+from headway.cli.start import start
 
 COMMANDS = sorted(typer.main.get_command(make_app()).commands)
 
@@ -68,6 +69,27 @@ def test_both_signals_end_a_command_alike(monkeypatch, number):
         assert signal.getsignal(signal.SIGTERM) == before[1]
     finally:
         signal.signal(signal.SIGINT, before[0])
+
+
+def test_an_interruption_while_the_commands_are_loaded_says_so(capsys, monkeypatch):
+    """The console script is there before what it needs: Ctrl-C at once is no traceback."""
+
+    class Pressed:
+        def find_spec(self, name, *_):
+            if name == "headway.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "headway.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Pressed(), *sys.meta_path])
+    assert start() == 130
+    assert capsys.readouterr() == ("", "headway: interrupted\n")
+
+
+def test_the_console_script_runs_the_command_line(capsys, monkeypatch):
+    """Its arguments are the process's."""
+    monkeypatch.setattr(sys, "argv", ["headway", "--version"])
+    assert start() == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
 
 
 @pytest.mark.parametrize(

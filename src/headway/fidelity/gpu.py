@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.errors import BadSetting
-from headway.fidelity.measured import MeasuredRun, device_of_profile, read_run
+from headway.fidelity.measured import MeasuredRun, device_of_profile, model_of_profile, read_run
 from headway.fidelity.outcome import Deviation, deviations
 from headway.fidelity.sharing import shared_blocks
 from headway.report import RunRecord
-from headway.sim import Parallel, Plan, Plant, Pool, Site, hardware_card, kv_blocks, model_card, overheads, simulate
+from headway.sim import (
+    HardwareCard,
+    ModelCard,
+    Parallel,
+    Plan,
+    Plant,
+    Pool,
+    Site,
+    hardware_card,
+    kv_blocks,
+    model_card,
+    overheads,
+    simulate,
+)
 
 LEVELS = (50.0, 90.0, 99.0)
 ENGINE = "vllm-0.19"
@@ -103,9 +116,12 @@ def _notes(measured: MeasuredRun, site: Site, profile: str, run: str) -> list[st
             f"{run}_timeseries.csv is absent or empty: blocks that prompts shared cannot be told, which matters where "
             "memory is short"
         )
-    profiled = device_of_profile(profile)
-    if _card_name(profiled) not in (None, site.hardware.name):
-        notes.append(f"the profile {profile} is of {profiled}, the run of {site.hardware.name}: it tells other times")
+    for profiled, ran, card in (
+        (device_of_profile(profile), site.hardware.name, hardware_card),
+        (model_of_profile(profile), site.model.name, model_card),
+    ):
+        if profiled is not None and _card_name(profiled, card) not in (None, ran):
+            notes.append(f"the profile {profile} is of {profiled}, the run of {ran}: it tells other times")
     return notes
 
 
@@ -121,10 +137,10 @@ def _refused(record: RunRecord) -> list[str]:
     return [note]
 
 
-def _card_name(device: str) -> str | None:
-    """The name of a device's card; None where there is none."""
+def _card_name(name: str, card: Callable[[str], HardwareCard | ModelCard]) -> str | None:
+    """What the card of a device or a model is called; None where there is none."""
     try:
-        return hardware_card(device).name
+        return card(name).name
     except BadSetting:
         return None
 

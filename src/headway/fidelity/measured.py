@@ -137,11 +137,21 @@ def _requests(path: Path) -> list[MeasuredRequest]:
 
 def device_of_profile(prefix: str) -> str:
     """The device that a profile was made on: from PREFIX_meta.yaml, else from the name `…_DEVICE_MODEL`."""
-    path = Path(f"{prefix}_meta.yaml")
-    if path.is_file() and (found := re.search(r"^hardware: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)):
-        return found[1]
-    parts = path.name.removesuffix("_meta.yaml").split("_")
+    if found := _said_of_profile(prefix, "hardware"):
+        return found
+    parts = Path(prefix).name.split("_")
     return parts[1] if len(parts) > 1 else parts[0]
+
+
+def model_of_profile(prefix: str) -> str | None:
+    """The model whose kernels a profile timed, None where PREFIX_meta.yaml does not say."""
+    return _said_of_profile(prefix, "model")
+
+
+def _said_of_profile(prefix: str, field: str) -> str | None:
+    path = Path(f"{prefix}_meta.yaml")
+    found = re.search(rf"^{field}: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE) if path.is_file() else None
+    return found[1] if found else None
 
 
 def _ticks(path: Path) -> tuple[Tick, ...]:

@@ -83,7 +83,7 @@ def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_
 
 
 def test_files_that_are_missing_or_do_not_belong_together_are_told(shared_data, tmp_path, capsys):
-    """Fewer rows than the meta file names, no record of memory, another device's profile: in the table and the JSON."""
+    """Fewer rows than the meta file names, no record of memory, a profile of something else: in the table and the JSON."""
     meta = {"model": "meta-llama/Llama-3.1-8B", "num_requests": 1}
     meta_file, requests = tmp_path / "run_meta.json", tmp_path / "run_requests.csv"
     meta_file.write_text(json.dumps(meta))
@@ -102,6 +102,8 @@ def test_files_that_are_missing_or_do_not_belong_together_are_told(shared_data, 
     assert f"\n! {few}\n! {absent}\n! {other}\n" in capsys.readouterr().out
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == [few, absent, other]
+    meta_file.write_text(json.dumps({**meta, "model": "Qwen/Qwen3-8B"}))
+    assert "is of meta-llama/Llama-3.1-8B, the run of Qwen3-8B" in check_gpu(*prefixes).notes[-1]
 
 
 def test_a_model_that_does_not_fit_is_no_table_of_nothing(shared_data, tmp_path):

@@ -29,7 +29,8 @@ class Fitted:
 
     `rows` are points (tokens, seconds) of a rising curve, linear in between and beyond: the knee below which tokens
     are free, wherever a machine has it. The last two terms are the engine's own time from one step to the next; a lane
-    is a sequence's share of a step.
+    is a sequence's share of a step. Of this time `between_share` passes before a step begins, where no policy sees it:
+    answers go out.
     """
 
     rows: tuple[tuple[int, float], ...]
@@ -40,6 +41,7 @@ class Fitted:
     swap_s: float = 0.0
     host_s: float = 0.0
     host_lane_s: float = 0.0
+    between_share: float = 0.0
     _curve: Curve = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,12 +53,15 @@ class Fitted:
         least_s = self.rows[0][1]
         plain = {name: getattr(self, name) * (reading if name in _READING else computing) for name in _PLAIN}
         rows = tuple((num, reading * least_s + computing * (seconds - least_s)) for num, seconds in self.rows)
-        return Fitted(rows=rows, **plain)
+        return Fitted(rows=rows, between_share=self.between_share, **plain)
 
     def predict(self, load: Load) -> float:
         """Seconds from the end of the step before to the end of this one, while there is always work."""
-        num_lanes = load.num_decodes + len(load.prefills)
-        return self.executor_s(load) + self.host_s + num_lanes * self.host_lane_s
+        return self.executor_s(load) + self._own_s(load)
+
+    def between_s(self, load: Load) -> float:
+        """Seconds of these between two steps."""
+        return self.between_share * self._own_s(load)
 
     def executor_s(self, load: Load) -> float:
         """Seconds of these that pass inside the executor."""
@@ -72,6 +77,9 @@ class Fitted:
         """Seconds of those in the executor that memory takes: weights, which every step reads, KV, and swaps."""
         weights_s = self.rows[0][1] if load.num_tokens else 0.0
         return weights_s + load.decode_context * self.context_s + load.num_swapped * self.swap_s
+
+    def _own_s(self, load: Load) -> float:
+        return self.host_s + (load.num_decodes + len(load.prefills)) * self.host_lane_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +146,10 @@ def read_calibration(path: Path) -> Calibration:
         )
     coefficients = _table(document, "coefficients", path)
     values = {name: _number(coefficients, name, path, 0.0) for name in _PLAIN}
-    model = Fitted(rows=_rows(coefficients.get("rows"), path), **values)
+    between_share = _number(coefficients, "between_share", path, 0.0)
+    if between_share > 1.0:
+        raise BadSetting(f"{path}: between_share is {between_share:g}; a share is at most 1")
+    model = Fitted(rows=_rows(coefficients.get("rows"), path), between_share=between_share, **values)
     if not model.executor_s(_SMALLEST):
         raise BadSetting(f"{path}: by its coefficients a step takes no time; run `headway calibrate` again")
     fit = _table(document, "fit", path)

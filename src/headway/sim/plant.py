@@ -18,7 +18,8 @@ MOST_BLOCKS = 10_000_000
 class Plant:
     """What one replica runs on. `context` bounds prompt + output; `num_stages` above 1 is a pipeline.
 
-    `cost_at` tells what steps cost that begin at a moment, on a machine that does not keep its speed.
+    `cost_at` tells what steps cost that begin at a moment, on a machine that does not keep its speed. Of a step's cost
+    `between_s` passes before the next one is planned, and is no part of the step that the policy is told of.
     """
 
     cost: CostModel
@@ -31,6 +32,7 @@ class Plant:
     context: int | None = None
     load: Callable[[Batch], Load] = load_of
     cost_at: Callable[[float], CostModel] | None = None
+    between_s: Callable[[Load], float] | None = None
 
     def __post_init__(self) -> None:
         """A pool that holds nothing serves nobody. Raises `BadSetting`."""

@@ -30,6 +30,7 @@ class Replica:
         self._lengths: dict[str, int] = {}
         self._inbox: deque[Request] = deque()
         self._began_s = -1.0
+        self._between_s = 0.0
         self._is_busy = False
         self._num_idle = 0
         limits = {"num_slots": plant.num_blocks * plant.block_size, **plan.defaults}
@@ -111,6 +112,9 @@ class Replica:
                 self._take_in(now_s)
         self._began_s = now_s
         self._is_busy = self.core.step()
+        if self._between_s:
+            self._clock.advance(self._between_s)
+            self._between_s = 0.0
         if self._is_busy:
             self._num_idle = 0
         else:
@@ -138,7 +142,11 @@ class Replica:
     def _step_time(self, batch: Batch) -> float:
         plant = self.plant
         cost = plant.cost if plant.cost_at is None else plant.cost_at(self._clock.now())
-        return cost.predict(plant.load(batch))
+        load = plant.load(batch)
+        seconds = cost.predict(load)
+        if plant.between_s is not None:
+            self._between_s = min(plant.between_s(load), seconds)
+        return seconds - self._between_s
 
 
 def _adapted(policy: Policy, plant: Plant) -> Policy:

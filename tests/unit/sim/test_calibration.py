@@ -98,7 +98,15 @@ def test_only_steps_that_follow_each_other_count():
     listener.on_events(step(1, 0.101, 0.2, {"a": 4, "b": 1}, tokens=2))
     listener.on_events(step(2, 5.0, 5.1, {"a": 1}, tokens=1))
     [one] = listener.found
-    assert one == Observation(Load(5, 2, 1, 1, [(4, 46)]), 0.09, pytest.approx(0.009), start_s=0.101)
+    assert one == Observation(Load(5, 2, 1, 1, [(4, 46)]), 0.09, pytest.approx(0.009), 0.101, pytest.approx(0.001))
+
+
+def test_the_share_of_the_engines_own_time_that_passes_between_steps_is_its_median():
+    """One long pause does not move it; without live steps there is none."""
+    steps = [replace(one, between_s=0.4 * (one.host_s or 0.0)) for one in made_up(200)]
+    steps[:5] = [replace(one, host_s=0.04, between_s=0.04) for one in steps[:5]]
+    assert fit_steps(steps).model.between_share == pytest.approx(0.4)
+    assert fit_steps([replace(one, host_s=None) for one in steps]).model.between_share == 0.0
 
 
 def test_a_small_engine_is_refused():

@@ -209,8 +209,15 @@ def test_missing_profiles_say_which(tmp_path):
 def test_a_calibration_survives_its_file(tmp_path):
     """What is written is read back; other files, and coefficients that cannot be, are refused."""
     fitted = Fitted(
-        rows=((1, 1e-3), (8, 1e-3), (16, 3e-3)), lane_s=1e-5, drawn_s=1e-5, context_s=1e-8, attend_s=1e-9, host_s=1e-4
+        rows=((1, 1e-3), (8, 1e-3), (16, 3e-3)),
+        lane_s=1e-5,
+        drawn_s=1e-5,
+        context_s=1e-8,
+        attend_s=1e-9,
+        host_s=1e-4,
+        between_share=0.4,
     )
+    assert fitted.between_s(Load(12, 2, 1, 100, [(11, 0)])) == pytest.approx(0.4e-4)
     assert fitted.predict(Load(12, 2, 1, 100, [(11, 0)])) == pytest.approx(2e-3 + 2e-5 + 2e-5 + 1e-6 + 60.5e-9 + 1e-4)
     assert fitted.predict(Load(24)) == pytest.approx(5e-3 + 1e-4)
     path = tmp_path / "fit.json"
@@ -222,6 +229,7 @@ def test_a_calibration_survives_its_file(tmp_path):
     text = path.read_text()
     for name, value, message in (
         ("lane_s", -1, "lane_s is -1"),
+        ("between_share", 1.5, "between_share is 1.5; a share is at most 1"),
         ("rows", [[1, 2.0], [4, 1.0]], "must grow"),
         ("rows", [], "must be a list"),
         ("rows", [[1, "x"]], "rows is 'x'"),

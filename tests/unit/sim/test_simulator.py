@@ -48,6 +48,19 @@ def pool(*, policy="vllm", num_blocks=100, num_replicas=1, router="round-robin",
     )
 
 
+def test_what_passes_between_steps_is_no_part_of_them():
+    """Tokens keep their distance, steps are shorter, and who comes in between is in the next one."""
+    items = [item(0), item(1, at_s=0.015)]
+    whole, parted = (simulate(items, pool(between_s=between)) for between in (None, lambda _: 0.005))
+    assert [step.duration_s for step in whole.steps] == pytest.approx([0.018, 0.019, 0.012, 0.012, 0.011])
+    assert [step.duration_s for step in parted.steps] == pytest.approx([0.013, 0.014, 0.007, 0.007, 0.006])
+    assert [step.start_s for step in parted.steps] == pytest.approx([step.start_s for step in whole.steps])
+    for one, other in zip(whole.requests, parted.requests, strict=True):
+        assert list(one.itl_s) == pytest.approx(list(other.itl_s))
+    late = simulate([item(0), item(1, at_s=0.0175)], pool(between_s=lambda _: 0.005))
+    assert late.requests[1].first_s == parted.requests[1].first_s
+
+
 def test_an_interrupted_run_tells_what_had_ended():
     """Ctrl-C in the middle raises as ever, and what it raises has the requests that were served until then."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, combinations, pairwise
 
 from headway.errors import BadSetting
@@ -16,7 +16,7 @@ from headway.sim.calibration.nnls import solve
 from headway.sim.fitted import Fitted
 from headway.sim.load import Load
 
-KNOTS = (1, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24, 32, 64, 128, 256)
+KNOTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24, 32, 64, 128, 256)
 """Where the curve of tokens may bend. Kernels work in tiles of four, six or eight rows, and where the second begins, at
 five, seven or nine, the time jumps: by a quarter at the seventh row where a tile has six.
 """
@@ -32,13 +32,14 @@ _LEAST_S = 1e-4
 class Observation:
     """One measured step: the executor's `seconds`, and the engine's own from the step before; None without one.
 
-    `start_s` is when it began, on the engine's clock.
+    `start_s` is when it began, on the engine's clock; `between_s` of the engine's own had passed by then.
     """
 
     load: Load
     seconds: float
     host_s: float | None = None
     start_s: float = 0.0
+    between_s: float = 0.0
 
     @property
     def num_lanes(self) -> int:
@@ -68,7 +69,8 @@ def fit_steps(observations: Sequence[Observation], swap_s: float = 0.0) -> Fit:
     found = _fitted([_terms(one) for one in observations], [one.seconds for one in observations])
     hosts = [(one.num_lanes, one.host_s) for one in observations if one.host_s is not None]
     host = _fitted([[1.0, float(num)] for num, _ in hosts], [host_s for _, host_s in hosts]) if hosts else [0.0, 0.0]
-    model = _model(found, host, swap_s)
+    shares = sorted(one.between_s / one.host_s for one in observations if one.host_s)
+    model = replace(_model(found, host, swap_s), between_share=quantile(shares, 0.5) if shares else 0.0)
     errors = [(one.host_s is not None, _error(model, one)) for one in observations]
     return Fit(
         model=model,

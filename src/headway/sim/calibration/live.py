@@ -61,7 +61,8 @@ class StepListener:
         if record.grants and follows and self._last_s is not None and not record.preempted:
             seconds = max(record.executor_s, 1e-9)
             host_s = max(end_s - self._last_s - seconds, 0.0)
-            self.found.append(Observation(load, seconds, host_s, record.start_s))
+            between_s = min(max(record.start_s - self._last_end_s, 0.0), host_s)
+            self.found.append(Observation(load, seconds, host_s, record.start_s, between_s))
         self._last_s = end_s if record.grants else None
         self._last_end_s = record.end_s
         self._drawn = 0

@@ -83,7 +83,7 @@ def test_memory_that_a_run_does_not_report_is_what_vllm_would_have_found(shared_
 
 
 def test_files_that_are_missing_or_do_not_belong_together_are_told(shared_data, tmp_path, capsys):
-    """Fewer rows than the meta file names, no record of memory, a profile of something else: in the table and the JSON."""
+    """Fewer rows than the meta file names, no record of memory, a profile of something else: in table and JSON."""
     meta = {"model": "meta-llama/Llama-3.1-8B", "num_requests": 1}
     meta_file, requests = tmp_path / "run_meta.json", tmp_path / "run_requests.csv"
     meta_file.write_text(json.dumps(meta))

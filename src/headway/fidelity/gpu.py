@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.errors import BadSetting
@@ -34,6 +34,16 @@ _RESERVED = 1.236e9
 
 What the run on the RTX 4090 left of its 0.9 beside weights and KV; it does not grow with the device.
 """
+
+_PLAIN: Mapping[str, Sequence[object]] = {
+    "pipeline_parallel_size": (None, 1),
+    "kv_cache_dtype": (None, "auto", "bfloat16", "float16"),
+    "quantization": (None,),
+    "speculative_config": (None,),
+    "long_prefill_token_threshold": (None, 0),
+    "enable_expert_parallel": (None, False),
+}
+"""Settings of an engine that change its times and are simulated only as these values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +132,9 @@ def _notes(measured: MeasuredRun, site: Site, profile: str, run: str) -> list[st
     ):
         if profiled is not None and _card_name(profiled, card) not in (None, ran):
             notes.append(f"the profile {profile} is of {profiled}, the run of {ran}: it tells other times")
+    for name, plain in _PLAIN.items():
+        if (value := measured.engine.get(name)) not in plain:
+            notes.append(f"{measured.meta_file}: {name} is {value!r}, which is not simulated")
     return notes
 
 

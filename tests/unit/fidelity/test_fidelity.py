@@ -102,8 +102,11 @@ def test_files_that_are_missing_or_do_not_belong_together_are_told(shared_data, 
     assert f"\n! {few}\n! {absent}\n! {other}\n" in capsys.readouterr().out
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == [few, absent, other]
-    meta_file.write_text(json.dumps({**meta, "model": "Qwen/Qwen3-8B"}))
-    assert "is of meta-llama/Llama-3.1-8B, the run of Qwen3-8B" in check_gpu(*prefixes).notes[-1]
+    engine = {"kv_cache_dtype": "fp8", "quantization": None, "long_prefill_token_threshold": 0}
+    meta_file.write_text(json.dumps({**meta, "model": "Qwen/Qwen3-8B", "engine_kwargs": engine}))
+    model, dtype = check_gpu(*prefixes).notes[-2:]
+    assert "is of meta-llama/Llama-3.1-8B, the run of Qwen3-8B" in model
+    assert dtype == f"{meta_file}: kv_cache_dtype is 'fp8', which is not simulated"
 
 
 def test_a_model_that_does_not_fit_is_no_table_of_nothing(shared_data, tmp_path):

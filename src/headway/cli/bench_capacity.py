@@ -12,7 +12,7 @@ import typer
 from headway.cli import bench_options as options
 from headway.cli import flags
 from headway.cli.output import notices, print_json, results
-from headway.cli.workload_flags import Asked
+from headway.cli.workload_flags import Asked, tell_left_out
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def _run(asked: Asked, given: dict[str, Any]) -> int:
     names = ("goal", "start_rate", "max_rate", "tolerance", "repeats")
     search = Search(**{name: given[name] for name in names})
     workload = asked.load(options.late_counter(given["tokenizer"] or given["model"]), {"rate": str(search.start_rate)})
+    tell_left_out(workload)
     _require_slo(workload)
     with Screen() as screen:
         attain, close = server(asked, given, screen) if given["url"] else engine(asked, given, screen)

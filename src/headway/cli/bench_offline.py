@@ -9,7 +9,7 @@ from headway.cli import bench_options as options
 from headway.cli import bench_output as out
 from headway.cli import flags
 from headway.cli.bench_screen import Screen
-from headway.cli.workload_flags import Asked
+from headway.cli.workload_flags import Asked, tell_left_out
 
 if TYPE_CHECKING:
     from headway.engine import Engine
@@ -57,6 +57,7 @@ def run(asked: Asked, given: dict[str, Any]) -> int:
     """The command's work."""
     out.check_paths(given)
     workload = asked.load(options.late_counter(given["model"]))  # a mistake in it shows before weights are loaded
+    tell_left_out(workload)
     engine = options.build_local(given)
     try:
         with Screen() as screen:

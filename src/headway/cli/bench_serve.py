@@ -9,7 +9,7 @@ from headway.cli import bench_options as options
 from headway.cli import bench_output as out
 from headway.cli import flags
 from headway.cli.bench_screen import Screen
-from headway.cli.workload_flags import Asked
+from headway.cli.workload_flags import Asked, tell_left_out
 
 if TYPE_CHECKING:
     from headway.models import Tokenizer
@@ -53,6 +53,7 @@ def run(asked: Asked, given: dict[str, Any]) -> int:
     out.check_paths(given)
     found = options.open_tokenizer(given["tokenizer"])
     workload = asked.load(options.counter(found))
+    tell_left_out(workload)
     with Screen() as screen:
         record = asyncio.run(measure_server(workload, found, given, screen))
     return out.report(record, given)

@@ -11,7 +11,7 @@ from headway.cli import bench_output as out
 from headway.cli import calibrations, flags
 from headway.cli import simulate_options as options
 from headway.cli.values import parse_settings
-from headway.cli.workload_flags import Asked
+from headway.cli.workload_flags import Asked, tell_left_out
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def carry_out(asked: Asked, given: dict[str, Any]) -> int:
     """The command's work."""
     out.check_paths(given)
     workload = asked.load()
+    tell_left_out(workload)
     if workload.is_endless:
         raise BadSetting("the workload never ends; say --num-requests or --duration-s")
     return out.report(_measure(workload, given), given)

@@ -15,7 +15,7 @@ from headway.cli import bench_output as out
 from headway.cli import flags
 from headway.cli.bench_output import INTERRUPTED
 from headway.cli.output import notices, print_json, results
-from headway.cli.workload_flags import Asked
+from headway.cli.workload_flags import Asked, tell_left_out
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def carry_out(asked: Asked, given: dict[str, Any]) -> int:
     table = read_slo(given["slo"])
     paths = _paths(given)
     workload = asked.load(options.late_counter(given["model"]))
+    tell_left_out(workload)
     traffic = Traffic.of(workload, given["max_requests"])
     known = known_calibration(given)
     if not needs_engine(known, given):

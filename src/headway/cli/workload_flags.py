@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headway.cli.output import notices
 from headway.workload import FLAGS, Flag, Workload, load_workload
 
 _PANEL = "Workload"
@@ -39,6 +40,12 @@ class Asked:
         if self.path is None:
             flags = _with_defaults(flags)
         return load_workload(self.path, flags, count_tokens=count_tokens)
+
+
+def tell_left_out(workload: Workload) -> None:
+    """Say on stderr how much of the workload's files is not sent."""
+    for told in workload.left_out():
+        notices().print(f"headway: {told}", markup=False, soft_wrap=True)
 
 
 _DEFAULTS: Mapping[str, tuple[str, tuple[str, ...]]] = {

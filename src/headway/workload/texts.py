@@ -30,6 +30,11 @@ class Texts:
         """All prompts that are not blank. Raises `BadSetting` naming the file and, if one is at fault, the row."""
         return [prompt for prompt, _ in self._rows]
 
+    @property
+    def num_left_out(self) -> int:
+        """Conversations without a question and its answer. Raises as `read` does."""
+        return self._entries.count(None)
+
     def answers(self) -> list[str] | None:
         """The answer to each prompt of `read`; None where the file has prompts alone. Raises as that does."""
         answers = [answer for _, answer in self._rows if answer is not None]
@@ -37,16 +42,20 @@ class Texts:
 
     @functools.cached_property
     def _rows(self) -> Sequence[Row]:
-        try:
-            with self.path.open(encoding="utf-8-sig") as file:
-                rows = [row for row in self._read(file) if row[0].strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadSetting(f"cannot read prompts {self.path}: {getattr(error, 'strerror', None) or error}") from error
+        rows = [row for row in self._entries if row is not None and row[0].strip()]
         if not rows:
             raise BadSetting(f"prompts {self.path}: the file holds no text")
         return rows
 
-    def _read(self, file: TextIO) -> Iterator[Row]:
+    @functools.cached_property
+    def _entries(self) -> Sequence[Row | None]:
+        try:
+            with self.path.open(encoding="utf-8-sig") as file:
+                return list(self._read(file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadSetting(f"cannot read prompts {self.path}: {getattr(error, 'strerror', None) or error}") from error
+
+    def _read(self, file: TextIO) -> Iterator[Row | None]:
         if self.path.suffix not in (".jsonl", ".json"):
             yield from ((line.rstrip("\n"), None) for line in file)
             return
@@ -56,8 +65,7 @@ class Texts:
             if isinstance(value, str):
                 yield value, None
             elif isinstance(entry, dict) and TURNS in entry:
-                if (found := exchange(entry, where)) is not None:
-                    yield found
+                yield exchange(entry, where)
             else:
                 fields = ", ".join(entry) if isinstance(entry, dict) else type(entry).__name__
                 raise BadSetting(f"{where}: there is no text under {self.field!r} or {TURNS!r}; it has {fields}")

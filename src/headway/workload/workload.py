@@ -43,6 +43,14 @@ class Workload:
         """Whether nothing says when it ends."""
         return self.num_requests is None and self.duration_s is None and any(map(_goes_on, self.sources))
 
+    def left_out(self) -> list[str]:
+        """What its files hold that is no request, and how much of it, in words."""
+        traces = [source.trace for source in self.sources if isinstance(source, ReplaySource)]
+        told = [(trace.path, trace.num_skipped, "rows without a prompt or an output") for trace in traces]
+        if self.texts is not None:
+            told.append((self.texts.path, self.texts.num_left_out, "conversations without a question and its answer"))
+        return [f"{path}: {what} are left out: {num}" for path, num, what in told if num]
+
     def items(self) -> Iterator[WorkItem]:
         """The requests, equal at every call. Those with a moment come by time; later turns follow their first.
 

@@ -71,10 +71,12 @@ def test_a_recording_is_tuned_for(headway, tmp_path, calibration):
         {"at_s": 0.4 * at, "num_prompt": 40 + at, "num_output": 8, "max_output": 16, "prefix": [], "prefix_block": 64}
         for at in range(10)
     ]
+    lines.append(lines[0] | {"num_output": 0, "outcome": "refused: queue_full"})
     workload = tmp_path / "recorded.jsonl"
     workload.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    status, out, _ = tune(headway, tmp_path, calibration, workload, "--policy", "vllm", "--json")
+    status, out, err = tune(headway, tmp_path, calibration, workload, "--policy", "vllm", "--json")
     assert status == 0
+    assert f"{workload}: rows without a prompt or an output are left out: 1" in err
     document = json.loads(out)
     assert document["chosen"]["kept"] is True
     assert document["verified"] is None

@@ -301,6 +301,7 @@ def test_a_list_of_conversations_is_a_workload(tmp_path):
     rows = [(item.text_row, item.num_prompt, item.num_output) for item in workload.items()]
     assert rows == [(0, 3, 2), (1, 1, 4), (0, 3, 2)]
     assert workload.texts.read() == ["a b c", "h"]
+    assert workload.left_out() == [f"{path}: conversations without a question and its answer are left out: 4"]
     shorter = load_workload(path, {**flags, "output_len": "7"}, count_tokens=lambda text: len(text.split()))
     assert [item.num_output for item in shorter.items()] == [7, 7, 7]
     exact = {**flags, "prompts_file": str(path), "prompt_len": "9", "output_len": "7"}

@@ -1,8 +1,11 @@
-"""Functions known at sample points: linear in between, and beyond the ends as between the last two."""
+"""Functions known at sample points: linear in between, and beyond the last one as over its last half.
+
+Not as between the last two: kernel times climb in stairs, and neighbours may stand on the same one.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
 Point = tuple[int, ...]
@@ -18,9 +21,9 @@ class Curve:
 
     def at(self, count: float) -> float:
         """Its value."""
-        low, share = _place(self._counts, count)
+        low, high, share = _place(self._counts, count)
         values = self._values
-        return values[low] if not share else values[low] + share * (values[low + 1] - values[low])
+        return values[low] if not share else values[low] + share * (values[high] - values[low])
 
 
 class Grid:
@@ -39,12 +42,12 @@ class Grid:
 
     def at(self, point: tuple[float, ...]) -> float:
         """Its value; `point` has one count per axis."""
-        low, share = _place(self._counts, point[self._axis])
+        low, high, share = _place(self._counts, point[self._axis])
         if self._values:
             values = self._values
-            return values[low] if not share else values[low] + share * (values[low + 1] - values[low])
+            return values[low] if not share else values[low] + share * (values[high] - values[low])
         below = self._branches[low].at(point)
-        return below if not share else below + share * (self._branches[low + 1].at(point) - below)
+        return below if not share else below + share * (self._branches[high].at(point) - below)
 
 
 def on_doubling_axes(samples: Mapping[Point, float], axes: Iterable[int]) -> dict[Point, float]:
@@ -64,9 +67,18 @@ def _is_doubled(count: int, first: int) -> bool:
     return not rest and not times & (times - 1)
 
 
-def _place(counts: list[int], count: float) -> tuple[int, float]:
-    """The sample below `count`, and how far on the way to the next it lies: beyond 1 behind the last one."""
+def _place(counts: list[int], count: float) -> tuple[int, int, float]:
+    """Two samples with `count` between them, and how far on the way: beyond 1 behind the last one.
+
+    There the first of the two is the last one at or below half of it, or else the very first.
+    """
     if count <= counts[0] or len(counts) == 1:
-        return 0, 0.0
-    low = min(bisect_left(counts, count), len(counts) - 1) - 1
-    return low, (count - counts[low]) / (counts[low + 1] - counts[low])
+        return 0, 0, 0.0
+    last = len(counts) - 1
+    if count <= counts[last]:
+        high = bisect_left(counts, count)
+        low = high - 1
+    else:
+        high = last
+        low = max(0, bisect_right(counts, counts[last] / 2) - 1)
+    return low, high, (count - counts[low]) / (counts[high] - counts[low])

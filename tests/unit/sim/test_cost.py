@@ -154,9 +154,19 @@ def test_names_are_read_as_people_write_them(tmp_path):
 
 
 def test_curves_are_linear_between_samples_and_beyond():
-    """Flat below the first sample, straight in between, and on as between the last two."""
-    curve = Curve({1: 1.0, 3: 2.0, 5: 6.0})
-    assert [curve.at(count) for count in (0, 1, 2, 3, 4, 5, 7)] == [1.0, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0]
+    """Flat below the first sample, straight in between, and on as over the last half."""
+    curve = Curve({1: 1.0, 3: 2.0, 5: 5.0})
+    assert [curve.at(count) for count in (0, 1, 2, 3, 4, 5, 7)] == [1.0, 1.0, 1.5, 2.0, 3.5, 5.0, 7.0]
+
+
+def test_stairs_go_on_climbing_beyond_the_last_sample():
+    """Where the last samples stand on one stair, the slope is that of the last half; in a curve and along a grid."""
+    stairs = {count: float(-(-count // 64)) for count in range(16, 513, 16)}
+    assert stairs[512] == stairs[496]
+    assert Curve(stairs).at(1024) == pytest.approx(16.0)
+    grid = Grid({(count, each): value * each for count, value in stairs.items() for each in (1, 2)})
+    assert grid.at((1024, 2)) == pytest.approx(32.0)
+    assert Curve({10: 1.0, 16: 2.0}).at(22) == pytest.approx(3.0)
 
 
 def test_grids_nest_and_leave_single_shots_out():

@@ -106,7 +106,7 @@ def _settings(measured: MeasuredRun, site: Site, plant: Plant, num_shared: int) 
         "block_size": plant.block_size,
         "shared_blocks": num_shared,
         "prefix_cache": plant.prefix_cache,
-        "max_num_batched_tokens": measured.setting("max_num_batched_tokens", 2048),
+        "max_num_batched_tokens": _budget(measured, plant),
         "max_num_seqs": measured.setting("max_num_seqs", 256),
         "host_ms_per_step": site.overheads.step_s * 1e3,
     }
@@ -144,7 +144,7 @@ def _refused(record: RunRecord) -> list[str]:
     if not num_refused:
         return []
     note = (
-        f"{num_refused} of {len(record.requests)} requests do not fit the run's max_model_len or memory as given, and "
+        f"{num_refused} of {len(record.requests)} requests do not fit max_model_len, budget or memory as given, and "
         "are only among the measured: the run cannot have had these settings"
     )
     return [note]
@@ -202,7 +202,7 @@ def _simulated(measured: MeasuredRun, plant: Plant) -> tuple[RunRecord, int]:
         policy="vllm",
         settings={"whole_sequence": "true"},
         defaults={
-            "max_num_batched_tokens": measured.setting("max_num_batched_tokens", 2048),
+            "max_num_batched_tokens": _budget(measured, plant),
             "max_num_seqs": measured.setting("max_num_seqs", 256),
             "chunked": measured.switch("enable_chunked_prefill"),
         },
@@ -221,6 +221,12 @@ def _simulated(measured: MeasuredRun, plant: Plant) -> tuple[RunRecord, int]:
         roomier = replace(plant, num_blocks=plant.num_blocks + num_shared)
         record = _serve(measured, Pool(plant=roomier, plan=plan, num_replicas=num_replicas))
     return record, num_shared
+
+
+def _budget(measured: MeasuredRun, plant: Plant) -> int:
+    """Tokens of a step, by default 2048, or the longest prompt where prompts are not cut: vLLM asks for that much."""
+    longest = 0 if measured.switch("enable_chunked_prefill") else plant.context or 0
+    return measured.setting("max_num_batched_tokens", max(2048, longest))
 
 
 def _serve(measured: MeasuredRun, pool: Pool) -> RunRecord:

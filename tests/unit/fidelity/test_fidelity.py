@@ -48,18 +48,23 @@ def test_another_run_needs_no_more_than_its_files(shared_data, tmp_path):
 
 
 def test_a_run_without_chunked_prefill_takes_prompts_whole(shared_data, tmp_path):
-    """With it, half of a long prompt's time to its first token passes before a short one behind it has its own."""
-    rows = "a,1536,2,0.0,0.1,0.3\nb,1024,2,0.0,0.4,0.6\n"
-    (tmp_path / "run_requests.csv").write_text(f"{HEADER}{rows}")
-    means = []
-    for chunks in (True, False):
-        engine = {"enable_chunked_prefill": chunks, "enable_prefix_caching": None}
+    """With it, part of a short prompt rides along and delays the long one; without, a step has room for any prompt."""
+    (tmp_path / "run_requests.csv").write_text(f"{HEADER}a,1536,2,0.0,0.1,0.3\nb,1024,2,0.0,0.4,0.6\n")
+    means, budgets = [], []
+    for engine in (
+        {"max_num_batched_tokens": 2048},
+        {"max_num_batched_tokens": 2048, "enable_chunked_prefill": False, "enable_prefix_caching": None},
+        {"max_model_len": 4096, "enable_chunked_prefill": False},
+    ):
         meta = {"model": "meta-llama/Llama-3.1-8B", "engine_kwargs": engine}
         (tmp_path / "run_meta.json").write_text(json.dumps(meta))
         check = check_gpu(f"{shared_data}/gpu/prof_{NAME}", str(tmp_path / "run"))
         assert check.settings["prefix_cache"] == "hashed"
+        budgets.append(check.settings["max_num_batched_tokens"])
         means.append(next(row.simulated for row in check.rows if (row.metric, row.figure) == ("TTFT", "mean")))
+    assert budgets == [2048, 2048, 4096]
     assert means[1] < 0.95 * means[0]
+    assert means[2] > means[0]
 
 
 def test_requests_that_the_settings_leave_no_room_for_are_counted(shared_data, tmp_path):

@@ -104,10 +104,16 @@ def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, vi
     `cap` bounds a sequence's tokens, 0 does not. A sequence that must give way itself ends the pass. As vLLM V1,
     ALGORITHMS §4 steps 1-3: a sequence with nothing to compute is passed over, not waited for.
     """
-    take, add = view.ledger.take, plan.grants.append
+    take, take_decodes = view.ledger.take, view.ledger.take_decodes
     left = [seq for seq in view.running if not seq.num_in_flight]
     at, num_tokens = 0, budget.num_tokens
     while at < len(left) and num_tokens > 0:
+        num_plain = take_decodes(left[at : at + num_tokens])
+        plan.grants += [Grant(seq, 1) for seq in left[at : at + num_plain]]
+        at += num_plain
+        num_tokens -= num_plain
+        if at == len(left) or not num_tokens:
+            break
         seq = left[at]
         wanted = len(seq.token_ids) - seq.num_computed
         if wanted > 1:
@@ -122,12 +128,11 @@ def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, vi
             at -= position < at
             num_tokens += sum(entry.num_tokens for entry in plan.grants if entry.seq is loser)
             preempt(plan, view, loser)
-            add = plan.grants.append
             budget.num_seqs += loser.num_branches
             if loser is seq:
                 budget.num_tokens = num_tokens
                 return
-        add(Grant(seq, wanted))
+        plan.grants.append(Grant(seq, wanted))
         num_tokens -= wanted
     budget.num_tokens = num_tokens
 

@@ -60,6 +60,29 @@ def test_a_decode_costs_a_block_when_its_last_is_full():
     assert (ledger.num_free, ledger.num_held(a), ledger.taken(a), ledger.num_taken) == (5, 3, 2, 2)
 
 
+def test_decodes_are_taken_together_up_to_the_first_that_needs_more():
+    """Plain decodes are taken as if one after another; who needs a block, a copy or more tokens is left to `take`."""
+    kv = make(num_blocks=32, prefix=RadixPrefixCache)
+    a, b = running(kv, sequence("a", 6)), running(kv, sequence("b", 9, first=100))
+    full, parent = running(kv, sequence("full", 8, first=200)), running(kv, sequence("parent", 6, first=300))
+    child, prefill = forked(kv, parent, "child"), running(kv, sequence("prefill", 7, first=400), 5)
+    cut, idle = running(kv, sequence("cut", 8, first=500), 8), running(kv, sequence("idle", 6, first=600))
+    kv.trim("cut", 5)
+    cut.num_computed = cut.num_tokens - 1
+    idle.num_computed += 1
+    odd = [full, parent, child, prefill, cut, idle, sequence("new", 1, first=700)]
+    together, one_by_one = Ledger(kv), Ledger(kv)
+    assert together.take_decodes([a, b, *odd]) == 2
+    assert all(one_by_one.take(seq, 1) for seq in (a, b))
+    told = [(ledger.num_free, ledger.num_taken, dict(ledger.takes)) for ledger in (together, one_by_one)]
+    assert told[0] == told[1]
+    assert not together.movers
+    assert [together.take_decodes([seq, a]) for seq in odd] == [0] * len(odd)
+    assert together.take_decodes([a]) == 0, "it was taken before"
+    together.give_back(b)
+    assert together.take_decodes([b]) == 0, "it holds nothing any more"
+
+
 def test_what_does_not_fit_changes_nothing():
     """A refused take leaves earlier ones, and the pins of a hit go with it."""
     kv = make(num_blocks=5, prefix=HashedPrefixCache)

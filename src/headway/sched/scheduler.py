@@ -140,8 +140,8 @@ class Scheduler:
 
     def commit(self, batch: Batch, result: StepResult, now_s: float) -> None:
         """Book what a batch computed: counters, cache, tokens, endings."""
-        tokens, size = result.tokens, self.kv.block_size
-        append = self._append
+        size = self.kv.block_size
+        drawn: list[Sequence] = []
         self._record.executor_s += result.elapsed_s
         for grant, lane in zip(batch.grants, batch.lanes, strict=True):
             seq, num_tokens = grant.seq, grant.num_tokens
@@ -155,11 +155,8 @@ class Scheduler:
             if lane.prompt_logprobs is not None:
                 self._score(seq, lane.start, result.prompt_logprobs.get(seq.id, []))
             if lane.draws:
-                if seq.num_branches == 1:
-                    append(seq, tokens[seq.id], now_s)
-                    continue
-                for member in self._fork(seq):
-                    append(member, tokens[member.id], now_s)
+                drawn += self._fork(seq) if seq.num_branches > 1 else (seq,)
+        self._append(drawn, result.tokens, now_s)
         self._release_ended(now_s)
 
     def fail(self, batch: Batch, seq_ids: tuple[str, ...], now_s: float) -> None:
@@ -233,17 +230,20 @@ class Scheduler:
         seq.num_branches = 1
         return [seq, *children]
 
-    def _append(self, seq: Sequence, tokens: list[Token], now_s: float) -> None:
-        request, token_ids = seq.request, seq.token_ids
-        index = len(token_ids) - len(request.prompt_ids)
-        for token in tokens:
-            token_id = token.token_id
-            token_ids.append(token_id)
-            self._events.append(TokenEmitted(seq.id, request.id, seq.choice, index, token_id, now_s, token.logprobs))
-            if (reason := self._stop(seq)) is not None:
-                self._end(seq, reason, now_s)
-                return
-            index += 1
+    def _append(self, drawn: list[Sequence], tokens: dict[str, list[Token]], now_s: float) -> None:
+        """Give sequences the tokens drawn for them, up to the one that ends them. One loop: millions pass it."""
+        stop, add = self._stop, self._events.append
+        for seq in drawn:
+            seq_id, choice, request, token_ids = seq.id, seq.choice, seq.request, seq.token_ids
+            request_id, index = request.id, len(token_ids) - len(request.prompt_ids)
+            for token in tokens[seq_id]:
+                token_id = token.token_id
+                token_ids.append(token_id)
+                add(TokenEmitted(seq_id, request_id, choice, index, token_id, now_s, token.logprobs))
+                if (reason := stop(seq)) is not None:
+                    self._end(seq, reason, now_s)
+                    break
+                index += 1
 
     def _end(self, seq: Sequence, reason: FinishReason, now_s: float) -> None:
         seq.finish_reason = reason

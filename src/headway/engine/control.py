@@ -90,8 +90,11 @@ class Control:
         """Turn several knobs at once, between two steps; all of them or none. The settings afterwards.
 
         Raises `BadSetting` and changes nothing where one value, or all together, cannot be, `ExecutorFault` where a
-        policy cannot be changed because the engine has stopped.
+        policy cannot be changed because the engine has stopped. Whoever is cancelled does not learn that it was done.
         """
+        return await asyncio.shield(self._change(patch, who))
+
+    async def _change(self, patch: Mapping[str, Any], who: str) -> dict[str, Any]:
         async with self._turning:
             change = changed(patch, self._engine, self.admission.limits, self.admission.guardrails.settings)
             if change.policy is not None:

@@ -7,6 +7,7 @@ import pytest
 from headway.core import FinishReason, SamplingParams
 from headway.engine import AsyncLLM
 from headway.errors import BadSetting, ExecutorFault, Overloaded
+from headway.sched import policy_class
 from tests.support.engines import Faulty, Gate, simulated_engine
 
 PARAMS = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
@@ -14,6 +15,12 @@ PARAMS = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
 
 async def read(stream):
     return [delta async for delta in stream]
+
+
+async def sent():
+    """What a task just asked of the engine is on its way: the task has run, and one that it began."""
+    for _ in range(2):
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -37,7 +44,7 @@ async def test_limits_and_policy_change_under_load(gated):
             {"policy": "headway", "policy_settings": {"fair": False}},
         ):
             changing = asyncio.create_task(llm.control.change(patch, "a test"))
-            await asyncio.sleep(0)  # now it is sent
+            await sent()
             gate.let_through(3)
             settings = await changing
             assert {name: settings[name] for name in patch if name != "policy_settings"} == {
@@ -62,7 +69,7 @@ async def test_an_engine_that_died_answers_its_operator():
         reading = asyncio.create_task(read(llm.submit([5] * 9, PARAMS)))
         await asyncio.to_thread(gate.launched.acquire, timeout=30)
         waiting = asyncio.create_task(llm.control.reset_cache("a test"))
-        await asyncio.sleep(0)  # now it is sent
+        await sent()
         gate.let_through()
         with pytest.raises(ExecutorFault, match="the engine has stopped"):
             await asyncio.wait_for(waiting, 30)
@@ -79,12 +86,28 @@ async def test_an_operator_who_gives_up_does_not_stop_the_engine(gated):
         reading = asyncio.create_task(read(llm.submit([5] * 9, PARAMS)))
         await asyncio.to_thread(gate.launched.acquire, timeout=30)
         waiting = asyncio.create_task(llm.control.reset_cache("a test"))
-        await asyncio.sleep(0)  # now it is sent
+        await sent()
         waiting.cancel()
         gate.open_for_good()
         assert sum(len(delta.token_ids) for delta in await reading) == 20
         assert await llm.control.reset_cache("a test") >= 0
         assert llm.is_alive
+
+
+async def test_a_change_whose_caller_gives_up_is_whole(gated):
+    """The policy between two steps and the settings that name it go together."""
+    engine, gate = gated
+    async with AsyncLLM(engine=engine) as llm:
+        reading = asyncio.create_task(read(llm.submit([5] * 9, PARAMS)))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        changing = asyncio.create_task(llm.control.change({"policy": "headway", "max_num_seqs": 3}, "a test"))
+        await sent()
+        changing.cancel()
+        gate.open_for_good()
+        await reading
+        settings = await llm.control.change({"queue_timeout_ms": 1}, "a test")  # behind the first
+        assert (settings["policy"], settings["max_num_seqs"]) == ("headway", 3)
+        assert isinstance(engine.core.scheduler.policy, policy_class("headway"))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +152,7 @@ async def test_a_request_with_more_choices_than_places_keeps_the_limit_up(gated)
         reader = asyncio.create_task(read(llm.submit([5, 6, 7], params)))
         await asyncio.to_thread(gate.launched.acquire, timeout=30)
         changing = asyncio.create_task(llm.control.change({"max_num_seqs": 2}, "a test"))
-        await asyncio.sleep(0)  # now it is sent
+        await sent()
         gate.open_for_good()
         with pytest.raises(BadSetting, match="4 choices"):
             await changing
@@ -204,7 +227,7 @@ async def test_a_preemption_is_explained(gated):
         reader = asyncio.create_task(read(llm.submit([5] * 9, PARAMS, request_id="one")))
         await asyncio.to_thread(gate.launched.acquire, timeout=30)
         changing = asyncio.create_task(llm.control.change({"policy": "sarathi"}, "a test"))
-        await asyncio.sleep(0)
+        await sent()
         gate.open_for_good()
         await asyncio.gather(changing, reader)
         (story,) = llm.control.decisions.find("one")

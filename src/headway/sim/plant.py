@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headway.core import Batch
 from headway.errors import BadSetting
 from headway.sim.cost import CostModel
+from headway.sim.fitted import Fitted
 from headway.sim.load import Load, load_of
 
 MOST_BLOCKS = 10_000_000
@@ -18,8 +19,7 @@ MOST_BLOCKS = 10_000_000
 class Plant:
     """What one replica runs on. `context` bounds prompt + output; `num_stages` above 1 is a pipeline.
 
-    `cost_at` tells what steps cost that begin at a moment, on a machine that does not keep its speed. Of a step's cost
-    `between_s` passes before the next one is planned, and is no part of the step that the policy is told of.
+    `cost_at` tells what steps cost that begin at a moment, on a machine that does not keep its speed.
     """
 
     cost: CostModel
@@ -32,7 +32,6 @@ class Plant:
     context: int | None = None
     load: Callable[[Batch], Load] = load_of
     cost_at: Callable[[float], CostModel] | None = None
-    between_s: Callable[[Load], float] | None = None
 
     def __post_init__(self) -> None:
         """A pool that holds nothing serves nobody. Raises `BadSetting`."""
@@ -40,6 +39,16 @@ class Plant:
             raise BadSetting(f"the model leaves room for {self.num_blocks} KV blocks; add devices or memory")
         if self.num_blocks > MOST_BLOCKS:
             raise BadSetting(f"the KV cache would have {self.num_blocks} blocks; at most {MOST_BLOCKS:,} are simulated")
+
+    def step_times(self, batch: Batch, moment_s: float) -> tuple[float, float]:
+        """Seconds of a step that begins then, and those that pass behind it before the next one is planned.
+
+        The second are no part of the step that a policy is told of. Only an engine that was measured tells them apart.
+        """
+        cost = self.cost if self.cost_at is None else self.cost_at(moment_s)
+        load = self.load(batch)
+        between_s = cost.between_s(load) if isinstance(cost, Fitted) else 0.0
+        return cost.predict(load) - between_s, between_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,13 +140,8 @@ class Replica:
             raise BadSetting(f"the policy makes no progress: {stuck} wait for ever; check its limits and the KV memory")
 
     def _step_time(self, batch: Batch) -> float:
-        plant = self.plant
-        cost = plant.cost if plant.cost_at is None else plant.cost_at(self._clock.now())
-        load = plant.load(batch)
-        seconds = cost.predict(load)
-        if plant.between_s is not None:
-            self._between_s = min(plant.between_s(load), seconds)
-        return seconds - self._between_s
+        step_s, self._between_s = self.plant.step_times(batch, self._clock.now())
+        return step_s
 
 
 def _adapted(policy: Policy, plant: Plant) -> Policy:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.errors import BadSetting
 from headway.sim.cost import CostModel, Overheads
-from headway.sim.fitted import Calibration, Fitted, read_fitted
+from headway.sim.fitted import Calibration, read_fitted
 from headway.sim.hardware import HardwareCard
 from headway.sim.modelcard import ModelCard
 from headway.sim.parallel import Parallel
@@ -71,10 +71,8 @@ class Site:
                     f"{self.hardware.name} leave no room for KV: use more devices (tensor or pipeline parallel)"
                 )
         block_size = self.model.token_kv_size * self.block_size
-        cost = self.cost()
         return Plant(
-            cost=cost,
-            between_s=cost.between_s if isinstance(cost, Fitted) else None,
+            cost=self.cost(),
             num_blocks=blocks,
             block_size=self.block_size,
             num_host_blocks=None if self.host_memory is None else int(self.host_memory // block_size),
@@ -118,7 +116,6 @@ def calibrated_plant(
     size = block_size or own["block_size"]
     return Plant(
         cost=calibration.model,
-        between_s=calibration.model.between_s,
         num_blocks=num_blocks if num_blocks is not None else own["num_blocks"] * own["block_size"] // size,
         block_size=size,
         num_host_blocks=own.get("num_host_blocks", 0) if num_host_blocks is None else num_host_blocks,

@@ -12,6 +12,7 @@ from headway.report import Outcome
 from headway.sched import POLICIES
 from headway.sim import (
     ChromeTrace,
+    Fitted,
     HandOver,
     Interrupted,
     Load,
@@ -50,14 +51,18 @@ def pool(*, policy="vllm", num_blocks=100, num_replicas=1, router="round-robin",
 
 def test_what_passes_between_steps_is_no_part_of_them():
     """Tokens keep their distance, steps are shorter, and who comes in between is in the next one."""
-    items = [item(0), item(1, at_s=0.015)]
-    whole, parted = (simulate(items, pool(between_s=between)) for between in (None, lambda _: 0.005))
+
+    def run(*items, between_share):
+        measured = Fitted(rows=((1, 0.001), (1000, 1.0)), host_s=0.010, between_share=between_share)
+        return simulate(items, Pool(plant=Plant(cost=measured, num_blocks=100, block_size=4), plan=Plan()))
+
+    whole, parted = (run(item(0), item(1, at_s=0.015), between_share=share) for share in (0.0, 0.5))
     assert [step.duration_s for step in whole.steps] == pytest.approx([0.018, 0.019, 0.012, 0.012, 0.011])
     assert [step.duration_s for step in parted.steps] == pytest.approx([0.013, 0.014, 0.007, 0.007, 0.006])
     assert [step.start_s for step in parted.steps] == pytest.approx([step.start_s for step in whole.steps])
     for one, other in zip(whole.requests, parted.requests, strict=True):
         assert list(one.itl_s) == pytest.approx(list(other.itl_s))
-    late = simulate([item(0), item(1, at_s=0.0175)], pool(between_s=lambda _: 0.005))
+    late = run(item(0), item(1, at_s=0.0175), between_share=0.5)
     assert late.requests[1].first_s == parted.requests[1].first_s
 
 

@@ -46,7 +46,7 @@ class EngineTrial:
 class PolicyCheck:
     """One policy: its rate, its figures (the median of the runs), and the decisions that replay made otherwise.
 
-    `rows` are simulated at the speed that every other step of the live run shows, moment by moment: all that a
+    `rows` are simulated at the speed that half of the live run's steps show, moment by moment: all that a
     simulation takes from the run beside it. `unpaced` are the same figures at the calibration's speed throughout, and
     alone depend on its step times. `slowness` is what the executor took in the live runs relative to the calibration,
     `reading` and `computing` the medians of what the two were stretched by. Steps that the speed was not taken from,

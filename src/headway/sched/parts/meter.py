@@ -52,7 +52,7 @@ class StepMeter:
         The steps of a restless machine may fit no price of tokens: then every way to give way would cost the same.
         """
         model = self._controller.model
-        return Prices((model.is_ready and model.coefficients[1]) or _COLD_TOKEN_S, self._copy_s)
+        return Prices((model.is_ready and model.prefill_s(1, 0)) or _COLD_TOKEN_S, self._copy_s)
 
 
 def load_of(plan: StepPlan) -> tuple[StepLoad, int]:

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 NUM_TERMS = 4
-FORGETTING = 0.995
+FORGETTING = 0.998
 LETTING_GO = 0.9995
 MIN_STEPS = 16
+PACE_S = 1.0
+USUAL_S = 120.0
 _RIDGE = 1e-6
 _SWEEPS = 12
 _MOST_TOKENS = 1 << 30
@@ -56,10 +58,16 @@ class _Sums:
 
 
 class StepTimeModel:
-    """seconds = c₀ + c₁·tokens + c₂·context + c₃·sequences, every coefficient at least 0.
+    """seconds = pace × (c₀ + c₁·tokens + c₂·context + c₃·sequences), every coefficient at least 0.
+
+    The pace is the mean of measured ÷ fitted seconds over the last `PACE_S` of steps; its mean over `USUAL_S` is what
+    the machine usually does, and the coefficients are fitted to steps as they would have been then. A machine that
+    slows down while its load grows would else be taken for one whose sequences are dear, and its fixed cost for
+    nothing; steps then get so small, and so alike, that no later one corrects that. For the same reason the fixed cost
+    that sizes steps is the mean of c₀ over `USUAL_S`: it does not change within seconds, whatever a fit makes of them.
 
     Weighted least squares in which a step's weight fades by `FORGETTING` with every later one of about its size (to a
-    factor of two in tokens), so the fit follows a machine that changes speed, and by `LETTING_GO` with every step. What
+    factor of two in tokens), so the fit follows what changes for good, and by `LETTING_GO` with every step. What
     is known of sizes that do not occur any more must outlast the others: where all steps are alike, no fit tells their
     fixed cost from that of their tokens. Solved by coordinate descent on the 4 × 4 normal equations. A step that took
     more than four times its prediction is cut to that: one hiccup must not bend the model.
@@ -69,6 +77,8 @@ class StepTimeModel:
         self._sizes: dict[int, _Sums] = {}
         self._coefficients = [0.0] * NUM_TERMS
         self._num_steps = 0
+        self._pace = self._usual = 1.0
+        self._fixed_s = self._known_s = 0.0
 
     @property
     def is_ready(self) -> bool:
@@ -77,13 +87,13 @@ class StepTimeModel:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """Seconds per step, per token, per thousand context tokens, per sequence."""
+        """Seconds per step, per token, per thousand context tokens, per sequence, at pace 1."""
         return tuple(self._coefficients)
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learn from a measured step."""
         if self.is_ready:
-            seconds = min(seconds, 4.0 * self.predict(load))
+            seconds = self._at_usual_pace(min(seconds, 4.0 * self.predict(load)), self._fitted_s(load))
         size = load.num_tokens.bit_length()
         sums = self._sizes.get(size)
         if sums is None:
@@ -93,21 +103,27 @@ class StepTimeModel:
         sums.num_steps = self._num_steps
         if self._num_steps % 4 == 0 or self._num_steps <= MIN_STEPS:
             self._solve()
+        if self.is_ready:
+            self._known_s = min(USUAL_S, self._known_s + seconds)
+            self._fixed_s += seconds / self._known_s * (self._coefficients[0] - self._fixed_s)
 
     def predict(self, load: StepLoad) -> float:
         """Expected seconds of a step."""
-        return sum(factor * term for factor, term in zip(self._coefficients, load.terms(), strict=True))
+        return self._pace * self._fitted_s(load)
 
     def tokens_within(self, seconds: float, base: StepLoad) -> int:
         """Most tokens without context that can join `base` so that the step stays within `seconds`."""
-        spare, per_token = seconds - self.predict(base), self._coefficients[1]
+        spare, per_token = seconds - self.predict(base), self._pace * self._coefficients[1]
         if spare <= 0:
             return 0
         return int(min(spare / per_token, _MOST_TOKENS)) if per_token > 0 else _MOST_TOKENS
 
     def efficient_s(self, share: float) -> float:
-        """The step of which 1 - `share` is the cost of any step at all, in seconds; a share of 1 is never reached."""
-        return self._coefficients[0] / (1.0 - share) if share < 1.0 else math.inf
+        """The step of which 1 - `share` is the cost of any step at all, in seconds; a share of 1 is never reached.
+
+        At the usual pace: while the machine is slow, steps get smaller, not longer, and streams hardly notice.
+        """
+        return self._usual * self._fixed_s / (1.0 - share) if share < 1.0 else math.inf
 
     @property
     def context_price(self) -> float:
@@ -118,7 +134,20 @@ class StepTimeModel:
     def prefill_s(self, num_tokens: int, start: int) -> float:
         """Seconds that so many tokens of one prompt add to steps, behind `start` that were computed before."""
         _, per_token, per_thousand, _ = self._coefficients
-        return num_tokens * (per_token + per_thousand / 1000.0 * (start + 0.5 * num_tokens))
+        return self._pace * num_tokens * (per_token + per_thousand / 1000.0 * (start + 0.5 * num_tokens))
+
+    def _fitted_s(self, load: StepLoad) -> float:
+        """Seconds of a step at pace 1."""
+        return sum(factor * term for factor, term in zip(self._coefficients, load.terms(), strict=True))
+
+    def _at_usual_pace(self, seconds: float, fitted_s: float) -> float:
+        """What a step would have taken then; moves both paces by it."""
+        if fitted_s <= 0:
+            return seconds
+        pace = seconds / fitted_s
+        self._pace += min(1.0, seconds / PACE_S) * (pace - self._pace)
+        self._usual += min(1.0, seconds / USUAL_S) * (pace - self._usual)
+        return seconds * self._usual / self._pace
 
     def _solve(self) -> None:
         known = _Sums()

@@ -32,7 +32,7 @@ class EngineTrial:
     requests: MixedLoad
     policies: Sequence[str] = POLICIES
     repeats: int = 3
-    load: float = 0.5
+    load: float = 0.4
     latency_bound: float = 0.15
     throughput_bound: float = 0.05
 

@@ -117,9 +117,10 @@ def server_table(run: RunRecord, metrics: RunMetrics) -> Grid | None:
         rate = None if ledger.hit_rate is None else 100 * ledger.hit_rate
         rows += [["cached prompt tokens", ledger.num_cached], ["hit rate, %", rate]]
     if ledger.num_preemptions is not None:
-        rows.append(["preemptions", ledger.num_preemptions])
-    rows += [[name.replace("_", " "), value] for name, value in run.server.items()]
-    return Grid(title="What the server told", columns=["", "value"], rows=rows) if rows else None
+        rows.append(["preemptions of these requests", ledger.num_preemptions])
+    rows += [[name.removeprefix("num_").replace("_", " "), value] for name, value in run.server.items()]
+    note = "Counters of its own are over the whole run." if run.server else ""
+    return Grid(title="What the server told", columns=["", "value"], rows=rows, note=note) if rows else None
 
 
 _GROUP_COLUMNS = ["n", "ok", "TTFT P50", "TTFT P95", "TTFT P99", "ITL P50", "ITL P99", "ITL max", "tok/s", "SLO %"]

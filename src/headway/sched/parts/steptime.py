@@ -93,7 +93,8 @@ class StepTimeModel:
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learn from a measured step."""
         if self.is_ready:
-            seconds = self._at_usual_pace(min(seconds, 4.0 * self.predict(load)), self._fitted_s(load))
+            fitted_s = self._fitted_s(load)
+            seconds = self._at_usual_pace(min(seconds, 4.0 * (self._pace * fitted_s)), fitted_s)
         size = load.num_tokens.bit_length()
         sums = self._sizes.get(size)
         if sums is None:

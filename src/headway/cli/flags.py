@@ -129,7 +129,7 @@ NumBlocks = Annotated[
         "--num-blocks",
         "--num-gpu-blocks-override",
         help="Blocks of the KV cache.",
-        show_default="from --kv-cache-memory",
+        show_default="what the memory for it holds",
         rich_help_panel=_MEMORY,
     ),
 ]

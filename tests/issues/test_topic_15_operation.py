@@ -9,7 +9,7 @@ from headway.engine import AdmissionLimits, AsyncLLM, Guarding
 from headway.report import summarize
 from headway.server import ServerConfig, create_app
 from headway.server.serve import Leave
-from headway.sim import Plan, Pool, simulate
+from headway.sim import CostModel, Plan, Pool, simulate
 from headway.sim.plant import Plant
 from headway.workload import WorkItem
 from tests.support.engines import Gate, simulated_engine
@@ -18,7 +18,7 @@ from tests.support.fake_engine import FakeEngine
 BODY = {"prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
 
 
-class Machine:
+class Machine(CostModel):
     """10 ms for each step and 0.2 ms for each token."""
 
     def predict(self, load):

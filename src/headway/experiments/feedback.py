@@ -29,7 +29,7 @@ Systems = Mapping[str, tuple[str, Mapping[str, object]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Overlapped:
+class Overlapped(CostModel):
     """Swaps run on a stream of their own: a step takes as long as the longer of computing and copying."""
 
     cost: CostModel

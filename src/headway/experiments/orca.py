@@ -21,7 +21,7 @@ ROWS = (1, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class OneBatch:
+class OneBatch(CostModel):
     """A pipeline that one batch passes stage by stage, while the other stages wait."""
 
     cost: CostModel

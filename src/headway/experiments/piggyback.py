@@ -42,7 +42,7 @@ LARGE = Deployment("LLaMA-33B on an A100-80", "Llama-33B", "A100-80", 10, 4.25, 
 
 
 @dataclass(slots=True)
-class Counted:
+class Counted(CostModel):
     """A cost model that adds up what it predicted: the seconds in which one stage was busy."""
 
     cost: CostModel

@@ -11,11 +11,17 @@ from headway.sim.load import Load
 
 
 class CostModel(Protocol):
-    """Seconds of a step, from its load alone."""
+    """Seconds of a step, from its load alone. Implementations name it as their base."""
+
+    __slots__ = ()
 
     def predict(self, load: Load) -> float:
         """Seconds that one stage of the device needs for a step: all of it, unless it is a pipeline."""
         ...
+
+    def between_s(self, load: Load) -> float:  # noqa: ARG002  the answer of models that cannot tell
+        """Seconds of these that pass between the step and the next one, where no policy sees them."""
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from headway.errors import BadSetting
+from headway.sim.cost import CostModel
 from headway.sim.curves import Curve
 from headway.sim.load import Load
 
@@ -21,7 +22,7 @@ _SMALLEST = Load(num_tokens=1, num_drawn=1, num_decodes=1, decode_context=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Fitted(CostModel):
     """A step's seconds from a curve and seven coefficients, none negative.
 
     rows(tokens) + lanes · lane_s + drawn rows · drawn_s + decode context · context_s

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from headway.core import Batch
 from headway.errors import BadSetting
 from headway.sim.cost import CostModel
-from headway.sim.fitted import Fitted
 from headway.sim.load import Load, load_of
 
 MOST_BLOCKS = 10_000_000
@@ -47,7 +46,7 @@ class Plant:
         """
         cost = self.cost if self.cost_at is None else self.cost_at(moment_s)
         load = self.load(batch)
-        between_s = cost.between_s(load) if isinstance(cost, Fitted) else 0.0
+        between_s = cost.between_s(load)
         return cost.predict(load) - between_s, between_s
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from headway.sim.cost import Overheads
+from headway.sim.cost import CostModel, Overheads
 from headway.sim.curves import Curve, Grid, on_doubling_axes
 from headway.sim.hardware import Link
 from headway.sim.load import Load
@@ -67,7 +67,7 @@ def read_profile(prefix: str, tensor: int = 1) -> KernelProfile:
     )
 
 
-class Profiled:
+class Profiled(CostModel):
     """Predicts a step from a kernel profile.
 
     A kernel that attends for prefills and decodes together is slower than the two apart: the decodes' share is what

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.sim.cost import Overheads
+from headway.sim.cost import CostModel, Overheads
 from headway.sim.hardware import HardwareCard
 from headway.sim.load import Load
 from headway.sim.modelcard import ModelCard
@@ -30,7 +30,7 @@ class LinearLayer:
         return seconds
 
 
-class Roofline:
+class Roofline(CostModel):
     """Predicts a step on a device that has only a data sheet.
 
     Linear layers as in `LinearLayer`; attention reads the KV of decodes and multiplies that of prefills; norms and

@@ -3,7 +3,7 @@
 from headway.experiments import orca, paged, request_level, stall_free
 from headway.experiments.demand import demand, sample, uniform
 from headway.experiments.probing import mean_token_latency, run
-from headway.sim import Load, Site, hardware_card, model_card, overheads
+from headway.sim import CostModel, Load, Site, hardware_card, model_card, overheads
 
 
 def test_static_batches_waste_more_the_larger_they_are():
@@ -28,7 +28,7 @@ def test_a_batch_of_one_wastes_nothing():
 def test_one_batch_passes_all_stages():
     """A static engine's step takes as long as its stages together."""
 
-    class Flat:
+    class Flat(CostModel):
         def predict(self, load):
             return 1.0
 

@@ -12,6 +12,7 @@ from headway.report import Outcome
 from headway.sched import POLICIES
 from headway.sim import (
     ChromeTrace,
+    CostModel,
     Fitted,
     HandOver,
     Interrupted,
@@ -29,7 +30,7 @@ from headway.sim.prompts import PromptMaker
 from headway.workload import WorkItem
 
 
-class Linear:
+class Linear(CostModel):
     """A step takes a millisecond per row and ten more."""
 
     def predict(self, load: Load) -> float:
@@ -64,6 +65,20 @@ def test_what_passes_between_steps_is_no_part_of_them():
         assert list(one.itl_s) == pytest.approx(list(other.itl_s))
     late = run(item(0), item(1, at_s=0.0175), between_share=0.5)
     assert late.requests[1].first_s == parted.requests[1].first_s
+
+
+def test_any_cost_model_may_tell_what_passes_between_steps():
+    """The plant asks the model itself, whatever its class; who says nothing has no such time."""
+
+    class Paused(Linear):
+        def between_s(self, load):
+            return 0.004
+
+    batch, load = object(), Load(8)
+    times = [
+        Plant(cost=cost, num_blocks=1, load=lambda _: load).step_times(batch, 0.0) for cost in (Linear(), Paused())
+    ]
+    assert times == [pytest.approx((0.018, 0.0)), pytest.approx((0.014, 0.004))]
 
 
 def test_an_interrupted_run_tells_what_had_ended():

@@ -13,6 +13,7 @@ from headway.cli.flags import ApiKey, MaxTokens, SampleSeed, ServedModel, Temper
 from headway.cli.output import print_pieces
 from headway.cli.piped import piped_text
 from headway.cli.sampling import given
+from headway.errors import BadSetting
 
 HELP = "/reset forgets the conversation, /exit leaves, Ctrl-C stops an answer."
 
@@ -34,6 +35,8 @@ def chat(
     """Talk to a server; the answer streams in. A piped stdin is one message."""
     if message is None and not sys.stdin.isatty():
         message = piped_text()
+    if message is not None and not message.strip():
+        raise BadSetting("there is nothing to ask; give MESSAGE, or pipe one in")
     with Client(url, api_key) as client:
         body = given(
             model=model or client.first_model(),

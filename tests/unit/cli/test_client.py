@@ -51,6 +51,18 @@ def test_what_no_server_takes_from_a_pipe(headway, fake_server, monkeypatch, com
     assert fake_server.asked == []
 
 
+@pytest.mark.parametrize(("command", "message"), [("chat", "nothing to ask"), ("complete", "no text to continue")])
+def test_nothing_to_send(headway, fake_server, monkeypatch, command, message):
+    """An empty pipe, and an empty argument, end with what was expected; nothing is sent."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    for words in ([], [""]):
+        status, out, err = headway(command, *words, "--url", fake_server.url)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"headway: there is {message}; give ")
+        assert "pipe one in" in err
+    assert fake_server.asked == []
+
+
 def test_chat_in_a_terminal(headway, fake_server, monkeypatch):
     """A conversation keeps its history, /reset forgets all but the system message, /exit leaves."""
     lines = iter(["Where?", "", "And?", "/reset", "Anew", "/exit"])

@@ -265,6 +265,13 @@ async def test_half_of_a_surrogate_pair_is_pointed_at(client, body, half):
     assert half in shape(await client.post("/v1/completions", content=body, headers=headers), 400)["message"]
 
 
+@pytest.mark.parametrize("body", [b"", b" \n"])
+async def test_an_empty_body_is_called_empty(client, body):
+    """`curl -X POST` without -d: not a truncated document."""
+    error = shape(await client.post("/v1/completions", content=body), 400)
+    assert error["message"] == "the body is not valid JSON: it is empty"
+
+
 async def test_strange_but_valid_json_is_served(client):
     """NUL, astral characters, duplicate keys (the last one counts) and a missing Content-Type are fine."""
     body = '{"prompt": "a", "prompt": "\\u0000\\ud83d\\ude42🙂", "max_tokens": 1}'.encode()
@@ -324,18 +331,19 @@ async def test_a_priority_that_nobody_honours_is_refused(client, engine):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
+    ("method", "path", "status", "instead"),
     [
-        ("GET", "/nothing", 404),
-        ("POST", "/v1/models", 405),
-        ("GET", "/v1/completions", 405),
-        ("GET", "/v1/models/", 404),
+        ("GET", "/", 404, "/docs"),
+        ("POST", "/chat/completions", 404, "/v1/chat/completions"),
+        ("POST", "/v1/models", 405, "only GET"),
+        ("GET", "/v1/completions", 405, "only POST"),
+        ("GET", "/v1/models/", 404, "available: fake"),
     ],
 )
-async def test_routes_that_are_not_there(client, method, path, status):
-    """404 and 405 have OpenAI's shape too; 405 says what is allowed."""
+async def test_routes_that_are_not_there(client, method, path, status, instead):
+    """404 and 405 have OpenAI's shape too, and say what there is instead."""
     answer = await client.request(method, path)
-    shape(answer, status)
+    assert instead in shape(answer, status)["message"]
     assert status == 404 or answer.headers["allow"]
 
 

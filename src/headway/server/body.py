@@ -66,7 +66,9 @@ async def _in_time() -> AsyncIterator[None]:
 
 
 def _why(error: msgspec.DecodeError, body: bytearray) -> str:
-    # The parser calls a text that ends on half a pair truncated, which sends its author looking in the wrong place.
+    # The parser calls both truncated, which sends their authors looking in the wrong place.
+    if not body.strip():
+        return "it is empty"
     if half := _HALF_PAIR.search(body):
         return f"it has half of a surrogate pair, {half[0].decode()}, at byte {half.start()}"
     return str(error)

@@ -169,8 +169,19 @@ def _http(error: HTTPException) -> Fault:
     headers = dict(error.headers or {})
     return Fault(
         status=error.status_code,
-        message=str(error.detail),
+        message=_told(error),
         kind=kind,
         code=codes.get(error.status_code),
         headers=headers,
     )
+
+
+def _told(error: HTTPException) -> str:
+    """What the error says; where it is the router's, which says no more than the status, what there is instead."""
+    match error.status_code, error.detail:
+        case 404, "Not Found":
+            return "there is nothing at this path; /v1/chat/completions, /v1/completions and others are listed at /docs"
+        case 405, _:
+            return f"this path does not take this method, only {(error.headers or {}).get('Allow', 'others')}"
+        case _:
+            return str(error.detail)

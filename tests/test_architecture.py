@@ -25,7 +25,8 @@ LAYERS = [  # bottom first; a part may import itself and lower rows
     {FACE},
     {"sim", "server", "bench"},
     {"tune", "fidelity", "experiments"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 ]
 
 THIRD_PARTY = {  # a part that is not listed lives on the standard library

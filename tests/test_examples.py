@@ -73,7 +73,7 @@ def test_my_policy_is_found_by_pythonpath():
     """The same in a process of its own, as a user runs it."""
     path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-m", "headway.cli.main", *TAPE_COMMAND],
+        [sys.executable, "-m", "headway", *TAPE_COMMAND],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,

@@ -44,7 +44,7 @@ def own_server(flags: Sequence[str], tenants: Sequence[str] = ()) -> Iterator[Ow
         words = [*flags, *_tenants_file(Path(folder), keys)]
         url = f"http://127.0.0.1:{_free_port()}"
         command = [
-            *(sys.executable, "-c", "import sys; from headway.cli.main import main; sys.exit(main())"),
+            *(sys.executable, "-m", "headway"),
             *("serve", "--port", url.rpartition(":")[2], "--log-level", "warning", *words),
         ]
         with (Path(folder) / "server.log").open("wb") as log:

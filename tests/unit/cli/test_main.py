@@ -1,6 +1,7 @@
 """The face of the command line: help, exit statuses, one clear line per mistake."""
 
 import pathlib
+import runpy
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ COMMANDS = sorted(typer.main.get_command(make_app()).commands)
 
 def run(*args, **kwargs):
     return subprocess.run(
-        [sys.executable, "-m", "headway.cli.main", *args], capture_output=True, text=True, check=False, **kwargs
+        [sys.executable, "-m", "headway", *args], capture_output=True, text=True, check=False, **kwargs
     )
 
 
@@ -72,7 +73,7 @@ def test_both_signals_end_a_command_alike(monkeypatch, number):
 
 
 def test_an_interruption_while_the_commands_are_loaded_says_so(capsys, monkeypatch):
-    """The console script is there before what it needs: Ctrl-C at once is no traceback."""
+    """The console script, and `python -m headway`, are there before what they need: Ctrl-C at once is no traceback."""
 
     class Pressed:
         def find_spec(self, name, *_):
@@ -82,6 +83,9 @@ def test_an_interruption_while_the_commands_are_loaded_says_so(capsys, monkeypat
     monkeypatch.delitem(sys.modules, "headway.cli.main")
     monkeypatch.setattr(sys, "meta_path", [Pressed(), *sys.meta_path])
     assert start() == 130
+    assert capsys.readouterr() == ("", "headway: interrupted\n")
+    with pytest.raises(SystemExit, match="130"):
+        runpy.run_module("headway", run_name="__main__")
     assert capsys.readouterr() == ("", "headway: interrupted\n")
 
 
@@ -215,7 +219,7 @@ def test_status_of_an_interpreter_reaches_the_shell():
 def test_a_reader_that_leaves_is_no_error():
     """`headway policies | head -0`: no traceback, no complaint."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "headway.cli.main", "policies", "vllm", "--json"],
+        [sys.executable, "-m", "headway", "policies", "vllm", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -66,9 +66,7 @@ def parse_scene(content: object) -> Scene:
     if not isinstance(entries, list) or not entries:
         raise BadSetting("scene: requests must be a list with at least one request")
     requests = tuple(_request(entry, position) for position, entry in enumerate(entries))
-    ids = [request.id for request in requests]
-    if twice := {name for name in ids if ids.count(name) > 1}:
-        raise BadSetting(f"scene: request id {min(twice)!r} is used more than once")
+    _check_ids(requests)
     return Scene(
         block_size=_whole(scene, "block_size", "scene", low=1),
         num_blocks=_whole(scene, "num_blocks", "scene", low=1),
@@ -87,34 +85,58 @@ def _request(content: object, position: int) -> SceneRequest:
     where = f"request {position}"
     entry = _mapping(content, where)
     _known(entry, _FIELDS, where)
-    name = entry.get("id")
-    if not isinstance(name, str) or not _is_text(name):
+    name = _text(entry, "id", where)
+    if not name:
         raise BadSetting(f"{where}: id must be a text of at least one character, not {name!r}")
     where = f"request {name!r}"
     prompt, output = _whole(entry, "prompt", where, low=1), _whole(entry, "output", where, low=1)
     prefix = _mapping(entry.get("prefix", {}), f"{where}: prefix")
     _known(prefix, {"group", "tokens"}, f"{where}: prefix")
+    group = _text(prefix, "group", f"{where}: prefix")
+    if prefix and not group:
+        raise BadSetting(f"{where}: prefix names no group; say whose first tokens these are, or leave prefix out")
     return SceneRequest(
         id=name,
         arrival=_number(entry, "arrival", where, low=0.0) or 0.0,
         prompt=prompt,
         output=output,
         max_output=_whole(entry, "max_output", where, low=output, default=output),
-        tenant=str(entry.get("tenant", "")),
+        tenant=_text(entry, "tenant", where),
         weight=_number(entry, "weight", where, low=1e-6) or 1.0,
         priority=_whole(entry, "priority", where, low=-(2**31), default=0),
         deadline=_number(entry, "deadline", where, low=0.0),
         ttft=_number(entry, "ttft", where, low=0.0),
         predicted=_whole(entry, "predicted", where, low=0) if entry.get("predicted") is not None else None,
         n=_whole(entry, "n", where, low=1, high=128, default=1),
-        prefix_group=str(prefix.get("group", "")),
+        prefix_group=group,
         prefix_tokens=_whole(prefix, "tokens", f"{where}: prefix", low=0, high=prompt) if prefix else 0,
     )
 
 
-def _is_text(name: str) -> bool:
-    """Whether there is something in it, and no half of a surrogate pair, which nothing can print."""
-    return bool(name) and not any("\ud800" <= char <= "\udfff" for char in name)
+def _check_ids(requests: tuple[SceneRequest, ...]) -> None:
+    """Every sequence has a name of its own: a request's id, and id/1, id/2, ... for its further choices."""
+    names: set[str] = set()
+    for request in requests:
+        if request.id in names:
+            raise BadSetting(f"scene: request id {request.id!r} is used more than once")
+        names.add(request.id)
+    for request in requests:
+        for choice in range(1, request.n):
+            if (name := f"{request.id}/{choice}") in names:
+                raise BadSetting(
+                    f"scene: request id {name!r} is the name of a choice of {request.id!r}, whose n is {request.n}; "
+                    "rename one"
+                )
+
+
+def _text(entry: Mapping[str, object], key: str, where: str) -> str:
+    """A text that a terminal shows as it is: no line breaks, no escapes, no half of a surrogate pair."""
+    value = entry.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not value.isprintable():
+        raise BadSetting(f"{where}: {key} is {value!r}; it must be a text of printable characters")
+    return value
 
 
 def _mapping(content: object, what: str) -> Mapping[str, object]:

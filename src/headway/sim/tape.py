@@ -78,11 +78,21 @@ class _Tape:
             self._core.check()
             self._clock.advance_to(start_s + 1.0)
             if num_idle > MAX_IDLE_STEPS or len(self._records) > MAX_STEPS:
-                stuck = ", ".join(self._core.scheduler.queues.families)
-                raise BadSetting(f"no progress at step {self._records[-1].step}: {stuck} cannot run in this scene")
+                raise BadSetting(self._why_endless(num_idle))
         while self._records and _is_idle(self._records[-1]):
             self._records.pop()
         return self._records
+
+    def _why_endless(self, num_idle: int) -> str:
+        step, left = self._records[-1].step, ", ".join(list(self._core.scheduler.queues.families)[:5])
+        if num_idle > MAX_IDLE_STEPS:
+            return (
+                f"no progress at step {step}: {left} cannot run in this scene; raise num_blocks or the policy's limits"
+            )
+        return (
+            f"{left} had not ended after {MAX_STEPS} steps, the most that a tape shows: ask for fewer tokens, or raise "
+            "num_blocks where they take each other's memory again and again"
+        )
 
     def _arrive(self) -> None:
         while self._coming and self._coming[0].arrival_s <= self._clock.now():

@@ -10,7 +10,7 @@ from math import inf
 from headway.core import Batch, Event, PreemptMethod, Sequence, SequenceFinished, StepPlan, StepRecord
 from headway.errors import BadSetting
 from headway.sched.fill import preempt, run_in_order
-from headway.sched.params import at_least, param
+from headway.sched.params import at_least, between, param
 from headway.sched.parts.meter import load_of
 from headway.sched.parts.mlfq import Demote, FeedbackQueues
 from headway.sched.parts.steptime import StepLoad, StepTimeModel
@@ -51,9 +51,9 @@ class FastServeParams:
 
     def __post_init__(self) -> None:
         """Check the bounds."""
-        at_least("first_quantum", self.first_quantum, 1e-6)
-        at_least("ratio", self.ratio, 1.0)
-        at_least("num_levels", self.num_levels, 1)
+        between("first_quantum", self.first_quantum, 1e-6, 1e9)
+        between("ratio", self.ratio, 1.0, 1000.0)
+        between("num_levels", self.num_levels, 1, 64)
         at_least("promote_after", self.promote_after, 0.0)
         at_least("max_batch_size", self.max_batch_size, 1)
         at_least("max_tokens_per_batch", self.max_tokens_per_batch, 1)

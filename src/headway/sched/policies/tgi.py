@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from headway.core import Admitted, Event, Sequence, StepPlan, StepRecord
 from headway.sched.fill import Budget, admit
-from headway.sched.params import at_least, param
+from headway.sched.params import at_least, between, param
 from headway.sched.parts.promises import possible, promise, run_whole, too_large
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
@@ -28,7 +28,7 @@ class TgiParams:
         if self.max_batch_total_tokens is not None:
             at_least("max_batch_total_tokens", self.max_batch_total_tokens, 1)
         at_least("max_batch_prefill_tokens", self.max_batch_prefill_tokens, 1)
-        at_least("waiting_served_ratio", self.waiting_served_ratio, 0.0)
+        between("waiting_served_ratio", self.waiting_served_ratio, 0.0, 1e9)
         at_least("max_waiting_tokens", self.max_waiting_tokens, 0)
 
 

@@ -1,6 +1,7 @@
 """The engine against itself in virtual time: the machinery, on an executor whose step times are known exactly."""
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
@@ -173,13 +174,28 @@ def test_a_run_without_steps_has_the_pace_of_the_calibration():
     assert Pace(model, steps_of((3.0, 3.0), model, 0), start_s=1000.0).at(1.0) is model
 
 
-def test_an_interrupted_check_keeps_the_runs_that_ended(engine):
+@pytest.fixture
+def press():
+    """Ctrl-C, once: as a signal, which an event loop hears. What a callback raised would end the loop, not the run."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored where tests run
+    pressed = []
+
+    def once():
+        if not pressed:
+            pressed.append(True)
+            signal.raise_signal(signal.SIGINT)
+
+    yield once
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupted_check_keeps_the_runs_that_ended(engine, press):
     """Ctrl-C in the second policy: the first one's figures stay, and the check is not within its bounds."""
     trial = EngineTrial(requests=FAST, policies=("vllm", "headway"), repeats=1, **NO_BOUNDS)
 
     def interrupt(name, _):
         if name == "headway 1":
-            raise KeyboardInterrupt
+            press()
 
     check = check_engine(engine, calibration(2e-3), trial, on_progress=interrupt)
     assert [(one.policy, one.num_runs) for one in check.checks] == [("vllm", 1)]
@@ -187,15 +203,11 @@ def test_an_interrupted_check_keeps_the_runs_that_ended(engine):
     assert not check.is_within
 
 
-def test_an_interrupted_check_without_a_run_says_nothing(engine):
+def test_an_interrupted_check_without_a_run_says_nothing(engine, press):
     """There is nothing to keep."""
     trial = EngineTrial(requests=FAST, policies=("vllm",), repeats=1)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        check_engine(engine, calibration(2e-3), trial, on_progress=interrupt)
+        check_engine(engine, calibration(2e-3), trial, on_progress=lambda *_: press())
 
 
 def test_a_load_at_which_queues_are_chance_is_refused():

@@ -1,6 +1,6 @@
 """Complete and chat without a server.
 
-python examples/offline.py [MODEL]      a .gguf file, a folder or a catalogue name; without it, the default model
+python examples/offline.py [MODEL]      # a .gguf file, a folder or a catalogue name; without it, the default model
 """
 
 import sys

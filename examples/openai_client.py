@@ -1,7 +1,7 @@
 """Talk to a running server with OpenAI's own client (pip install openai).
 
-headway serve                                       in another terminal
-python examples/openai_client.py [URL]              without it: http://127.0.0.1:8000/v1
+headway serve                                       # in another terminal
+python examples/openai_client.py [URL]              # without it: http://127.0.0.1:8000/v1
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Stream two answers at once from one engine, and stop one of them early.
 
-python examples/stream.py [MODEL]      a .gguf file, a folder or a catalogue name; without it, the default model
+python examples/stream.py [MODEL]      # a .gguf file, a folder or a catalogue name; without it, the default model
 """
 
 import asyncio

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headway.core import json_value
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -231,10 +231,7 @@ def _plain(flag: str, text: str) -> str:
 
 
 def _json_object(flag: str, text: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise BadSetting(f"{flag} is not JSON: {error}") from None
+    found = json_value(text or "{}", flag)
     if not isinstance(found, dict):
         raise BadSetting(f"{flag} is {text}; it must be a JSON object")
     return found

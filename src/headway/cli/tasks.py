@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.core import SamplingParams
+from headway.core import SamplingParams, json_value
 from headway.errors import BadSetting, InvalidRequest
 
 Json = Mapping[str, Any]
@@ -54,10 +53,7 @@ def read_tasks(path: Path, params: SamplingParams) -> list[Task]:
 
 
 def _task(line: str, where: str, task_id: str, params: SamplingParams) -> Task:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadSetting(f"{where}: not JSON: {error}") from None
+    entry = json_value(line, where)
     if not isinstance(entry, dict):
         raise BadSetting(f"{where}: a line must be a JSON object with prompt or messages")
     sampling = {name: value for name, value in entry.items() if name not in ("id", "prompt", "messages")}

@@ -20,6 +20,7 @@ from headway.core.events import (
     TokenEmitted,
     Waste,
 )
+from headway.core.json_text import DoubledKey, json_value, keys_once
 from headway.core.plan import Batch, BlockPair, Draw, Grant, Hold, Lane, Preemption, PreemptMethod, Requeue, StepPlan
 from headway.core.refusal import Refusal
 from headway.core.request import Cause, FinishReason, Request, Tier
@@ -34,6 +35,7 @@ __all__ = [
     "Batch",
     "BlockPair",
     "Cause",
+    "DoubledKey",
     "Draw",
     "Event",
     "FinishReason",
@@ -65,4 +67,6 @@ __all__ = [
     "Token",
     "TokenEmitted",
     "Waste",
+    "json_value",
+    "keys_once",
 ]

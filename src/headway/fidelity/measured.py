@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from headway.core import json_value
 from headway.errors import BadSetting
 from headway.sim.tables import read_rows
 from headway.workload import WorkItem
@@ -163,11 +163,9 @@ def _ticks(path: Path) -> tuple[Tick, ...]:
 
 def _meta(path: Path) -> Mapping[str, object]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadSetting(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise BadSetting(f"{path} must be a JSON object, not {type(content).__name__}")
     return content

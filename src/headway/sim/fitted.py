@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from headway.core import json_value
 from headway.errors import BadSetting
 from headway.sim.cost import CostModel
 from headway.sim.curves import Curve
@@ -133,11 +134,9 @@ def as_document(calibration: Calibration) -> dict[str, object]:
 def read_calibration(path: Path) -> Calibration:
     """The calibration that `write_calibration` wrote. Raises `BadSetting` naming the field that is wrong."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadSetting(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BadSetting(f"{path} is no file of step times; write one with `headway calibrate`")
     if document.get("version") != VERSION:

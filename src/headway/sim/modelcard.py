@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.core import json_value
 from headway.errors import BadSetting
 
 
@@ -131,11 +131,9 @@ def model_card(name: str) -> ModelCard:
 def card_from_config(path: Path) -> ModelCard:
     """The card of a Hugging Face config.json of a dense decoder. Raises `BadSetting` for any other content."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadSetting(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise BadSetting(f"{path} must be a JSON object, not {type(config).__name__}")
     if any(config.get(key) for key in ("num_experts", "num_local_experts", "n_routed_experts")):

@@ -6,12 +6,12 @@ import contextlib
 import functools
 import json
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
 
+from headway.core import DoubledKey, keys_once
 from headway.errors import BadSetting
 from headway.workload.flags import apply_flags
 from headway.workload.origin import Origin
@@ -67,7 +67,7 @@ def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise BadSetting(f"{name}{line} is not YAML: {getattr(error, 'problem', None) or error}") from error
-    except _Twice as error:
+    except DoubledKey as error:
         raise BadSetting(f"{name}: {error}") from None
     except RecursionError as error:
         raise BadSetting(f"{name} is nested too deeply") from error
@@ -78,21 +78,6 @@ def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
     if not isinstance(content, dict):
         raise BadSetting(f"{name} must be a table of fields, not {type(content).__name__}")
     return content
-
-
-class _Twice(ValueError):
-    """A key that stands twice in one table."""
-
-    def __init__(self, key: object) -> None:
-        super().__init__(f"the key {key!r} is there twice in one table; remove one")
-
-
-def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise _Twice(key)
-    return table
 
 
 def _yaml(text: str) -> object:
@@ -109,7 +94,7 @@ def _yaml(text: str) -> object:
         keys: set[tuple[str, str]] = set()
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
-                raise yaml.MarkedYAMLError(problem=str(_Twice(key.value)), problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=str(DoubledKey(key.value)), problem_mark=key.start_mark)
             keys.add((key.tag, str(key.value)))
             pending.append(value)
     return yaml.safe_load(text)
@@ -117,7 +102,7 @@ def _yaml(text: str) -> object:
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
-    "json": functools.partial(json.loads, object_pairs_hook=_once),
+    "json": functools.partial(json.loads, object_pairs_hook=keys_once),
     "yaml": _yaml,
 }
 

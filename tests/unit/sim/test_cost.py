@@ -255,6 +255,9 @@ def test_a_calibration_survives_its_file(tmp_path):
     path.write_text(text.replace('"version": 2', '"version": 1'))
     with pytest.raises(BadSetting, match="version 1 of step times"):
         read_calibration(path)
+    path.write_text(text.replace('"version": 2', '"version": 2, "version": 2'))
+    with pytest.raises(BadSetting, match=r"fit\.json: the key 'version' is there twice"):
+        read_calibration(path)
     path.write_text("{}")
     with pytest.raises(BadSetting, match="headway calibrate"):
         read_calibration(path)

@@ -79,3 +79,21 @@ def test_the_budget_binds(scene, budget):
     tape = run_scene(scene, "ltr", {"max_num_batched_tokens": str(budget), "preemption": "recompute"})
     assert all(sum(record.grants.values()) <= budget for record in tape)
     assert sorted(name for record in tape for name in record.finished) == sorted(r.id for r in scene.requests)
+
+
+def test_starved_ones_do_not_undo_each_other_for_ever():
+    """Six take turns of one step in memory for one of them: each prefill takes two, and yet all come to their end."""
+    sizes = {"A": (1, 5), "B": (1, 3), "C": (3, 3), "D": (1, 4), "E": (3, 3), "F": (3, 3)}
+    requests = [{"id": name, "prompt": prompt, "output": output} for name, (prompt, output) in sizes.items()]
+    requests[-1]["arrival"] = 1.5
+    settings = {
+        "score": "srtf",
+        "starv": "4",
+        "period": "1",
+        "preemption": "recompute",
+        "max_num_batched_tokens": "4",
+        "max_num_seqs": "1",
+    }
+    tape = run_scene(parse_scene({"block_size": 1, "num_blocks": 7, "requests": requests}), "ltr", settings)
+    assert sorted(name for record in tape for name in record.finished) == sorted(sizes)
+    assert len(tape) < 1_000

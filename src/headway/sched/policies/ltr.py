@@ -13,6 +13,9 @@ from headway.sched.params import at_least, param
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
 
+MAX_LOST = 8
+"""Whose prefill came to nothing so often in a row stays first to its end: else two starved ones might undo each other."""
+
 
 class Score(StrEnum):
     """What stands for a request's length."""
@@ -51,11 +54,12 @@ class LtrParams:
 
 @dataclass(slots=True, eq=False)
 class _Standing:
-    """How long a sequence has not run, and whether it comes first for that."""
+    """How long a sequence has not run, whether it comes first for that, and how often its prefill came to nothing."""
 
     idle: int = 0
     is_promoted: bool = False
     runs_left: int = 0
+    num_lost: int = 0
 
 
 class Ltr(Policy):
@@ -128,7 +132,9 @@ class Ltr(Policy):
     def on_event(self, event: Event) -> None:
         """Count the steps that each sequence ran or did not, and forget what ended."""
         match event:
-            case StepRecord(grants=grants):
+            case StepRecord(grants=grants, preempted=preempted):
+                for seq_id in self._standings.keys() & preempted:  # but those who ended in this step
+                    self._standings[seq_id].num_lost += 1
                 for seq_id, standing in self._standings.items():
                     if seq_id in grants:
                         standing.idle = 0
@@ -144,9 +150,11 @@ class Ltr(Policy):
         seqs = {seq.id: seq for seq in chain(view.running, view.swapped, view.waiting) if not seq.num_in_flight}
         for seq in sorted(seqs.values(), key=lambda seq: seq.request.arrival_s):
             standing = self._standings.setdefault(seq.id, _Standing())
+            if seq.is_decoding:
+                standing.num_lost = 0
             if self._params.starv and standing.idle >= self._params.starv:
                 standing.is_promoted, standing.idle, standing.runs_left = True, 0, self._params.period
-            elif standing.is_promoted and standing.runs_left <= 0:
+            elif standing.runs_left <= 0 and standing.num_lost < MAX_LOST:
                 standing.is_promoted = False
         here = (seqs[seq_id] for seq_id in self._standings if seq_id in seqs)
         return sorted(here, key=lambda seq: (not self._standings[seq.id].is_promoted, self._length(seq)))

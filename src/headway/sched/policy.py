@@ -51,6 +51,8 @@ class Policy:
     honours_weight: bool = False
     overlaps: bool = False
     """Whether it plans while batches are in flight, leaving their sequences alone; others get one batch at a time."""
+    refuses: bool = False
+    """Whether it rejects by itself what can never run; others rely on the door: a server's, or a tape's."""
 
     def limits(self) -> PlanLimits:
         """What its plans keep to; every plan is checked against it."""
@@ -99,6 +101,7 @@ class Wrapper(Policy):
     def __init__(self, base: Policy) -> None:
         self.base = base
         self.overlaps = base.overlaps
+        self.refuses = base.refuses
 
     def limits(self) -> PlanLimits:
         """The base's."""

@@ -13,6 +13,7 @@ from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
 from headway.sched import Policy, Scheduler, all_params, make_policy
+from headway.sim.door import Door
 from headway.sim.scene import Scene, SceneRequest
 from headway.sim.stopping import stop
 
@@ -63,7 +64,8 @@ class _Tape:
         )
         self._clock = clock
         self._records: list[StepRecord] = []
-        self._core = EngineCore(Scheduler(policy, kv, stop, name=name), executor, clock, self._listen)
+        guarded = policy if policy.refuses else Door(policy, lengths)
+        self._core = EngineCore(Scheduler(guarded, kv, stop, name=name), executor, clock, self._listen)
         self._coming = sorted(_requests(scene), key=lambda request: request.arrival_s)
 
     def run(self) -> list[StepRecord]:

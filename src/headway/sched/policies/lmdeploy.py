@@ -37,6 +37,7 @@ class Lmdeploy(Policy):
         shortage="recompute younger ones, from the end; who cannot be served keeps its memory and waits",
     )
     source = "LMDeploy TurboMind, SequenceManager"
+    refuses = True
 
     def __init__(self, params: LmdeployParams) -> None:
         self._params = params

@@ -55,6 +55,7 @@ class Orca(Policy):
         shortage="cannot happen; the scan ends at the first that cannot reserve",
     )
     source = "Orca, OSDI'22, Algorithm 1"
+    refuses = True
     overlaps = True
 
     def __init__(self, params: OrcaParams) -> None:

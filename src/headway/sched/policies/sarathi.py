@@ -45,6 +45,7 @@ class Sarathi(Policy):
         shortage="cannot happen",
     )
     source = "SARATHI, arXiv 2308.16369"
+    refuses = True
     overlaps = True
 
     def __init__(self, params: SarathiParams) -> None:

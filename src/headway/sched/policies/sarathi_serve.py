@@ -67,6 +67,7 @@ class SarathiServe(Policy):
         shortage="recompute the youngest, but no prompt that is older than the decode",
     )
     source = "Sarathi-Serve, OSDI'24, Algorithm 3 and its repository"
+    refuses = True
     overlaps = True
 
     def __init__(self, params: SarathiServeParams) -> None:

@@ -41,6 +41,7 @@ class SplitFuse(Policy):
         shortage="a decode sits out; when nothing runs, recompute the last in the buffer, from its end",
     )
     source = "DeepSpeed-MII ragged batching, arXiv 2401.08671"
+    refuses = True
 
     def __init__(self, params: SplitFuseParams) -> None:
         self._params = params

@@ -50,6 +50,7 @@ class Static(Policy):
         shortage="cannot happen; nobody joins before the batch has ended",
     )
     source = "FasterTransformer; vidur and sarathi-serve for the variants"
+    refuses = True
 
     def __init__(self, params: StaticParams) -> None:
         self._params = params

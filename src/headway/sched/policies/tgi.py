@@ -43,6 +43,7 @@ class Tgi(Policy):
         shortage="cannot happen; nobody overtakes the first that cannot reserve",
     )
     source = "text-generation-inference v2/v3 router"
+    refuses = True
 
     def __init__(self, params: TgiParams) -> None:
         self._params = params

@@ -69,6 +69,7 @@ class Trtllm(Policy):
         shortage="cannot happen, or recompute the last one started (max_utilization)",
     )
     source = "TensorRT-LLM batch manager"
+    refuses = True
 
     def __init__(self, params: TrtllmParams) -> None:
         self._params = params

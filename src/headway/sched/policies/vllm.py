@@ -69,6 +69,7 @@ class Vllm(Policy):
         shortage="recompute the youngest (or the lowest priority); admit nobody in that step",
     )
     source = "vLLM V1 scheduler"
+    refuses = True
     overlaps = True
 
     def __init__(self, params: VllmParams) -> None:

@@ -72,6 +72,7 @@ class VllmV0(Policy):
         shortage="preempt the youngest request whole: recompute, or swap",
     )
     source = "vLLM v0.1 to v0.6, PagedAttention"
+    refuses = True
     overlaps = True
 
     def __init__(self, params: VllmV0Params) -> None:

@@ -14,7 +14,7 @@ from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
 
 MAX_LOST = 8
-"""Whose prefill came to nothing so often in a row stays first to its end: else two starved ones might undo each other."""
+"""Whose prefill came to nothing so often in a row stays first to its end: else two starved ones can undo each other."""
 
 
 class Score(StrEnum):

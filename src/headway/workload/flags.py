@@ -41,7 +41,9 @@ FLAGS: Mapping[str, Flag] = {
     "prompt_scale": Flag(("trace", "prompt_scale"), "replay with prompts this much longer"),
     "output_scale": Flag(("trace", "output_scale"), "replay with outputs this much longer"),
     "prompts_file": Flag(("prompts", "file"), "take prompts from this file (.jsonl, ShareGPT's .json, or one a line)"),
-    "prompts_fit": Flag(("prompts", "fit"), "exact: cut or continue them to the length; whole: send as they are"),
+    "prompts_fit": Flag(
+        ("prompts", "fit"), "exact: cut or continue them to the length; whole: as they are, answers by --output-len"
+    ),
     "system_prompts": Flag(("prompts", "system", "count"), "number of different system prompts"),
     "system_tokens": Flag(("prompts", "system", "tokens"), "their lengths: a number or a law"),
     "system_zipf": Flag(("prompts", "system", "zipf"), "exponent of their popularity"),

@@ -164,8 +164,9 @@ def read_durations(table: Table, key: str) -> Durations | None:
 def _inner(table: Table, key: str, value: object, allowed: str) -> Table:
     content = expand(value, "law")
     if content is None:
-        what = "is missing" if value is None else f"is {value!r}"
-        raise table.error(key, f"{what}; it must be {allowed}")
+        if value is None:
+            raise table.missing(key, f"is missing; it must be {allowed}")
+        raise table.error(key, f"is {value!r}; it must be {allowed}")
     return table.inner(key, content)
 
 

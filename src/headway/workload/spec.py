@@ -55,6 +55,7 @@ def parse_workload(
         weights={level.who.name: level.who.weight for level in tenants},
         keys={level.who.name: level.who.key for level in tenants if level.who.key},
         texts=top.texts,
+        skipped=context.skipped,
         content=_without_keys(content),
     )
     if workload.is_endless:

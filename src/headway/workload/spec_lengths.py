@@ -43,7 +43,9 @@ def read_pairs(table: Table, context: Context, texts: Texts | None) -> tuple[Pai
 def read_file(table: Table, key: str, context: Context) -> Trace:
     """The trace whose file the field names, `limit` rows of it if that is given. Raises `BadSetting`."""
     limit = table.take("limit", LIMIT)
-    return read_trace(context.folder / table.need(key, text), limit=limit)
+    trace = read_trace(context.folder / table.need(key, text), limit=limit)
+    context.skipped[trace.path] = trace.num_skipped
+    return trace
 
 
 def _recorded(table: Table, context: Context) -> Recorded:

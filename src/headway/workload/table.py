@@ -12,6 +12,9 @@ from headway.workload.rules import Rule, mapping, mappings
 
 T = TypeVar("T")
 
+_NEAR = 0.81
+"""No two fields of one table are as alike as this; on_rate and off_rate nearly are."""
+
 
 class Table:
     """Fields of one table by name. Call `done` when all were taken."""
@@ -43,8 +46,8 @@ class Table:
             try:
                 rule(None)
             except ValueError as error:
-                raise self.error(key, f"is missing; it must be {error}") from None
-            raise self.error(key, "is missing")
+                raise self.missing(key, f"is missing; it must be {error}") from None
+            raise self.missing(key, "is missing")
         return value
 
     def raw(self, key: str) -> object:
@@ -70,6 +73,12 @@ class Table:
         """What to raise about a field: says where it stands. An empty `key` means the table itself."""
         path = (*self.path, key) if key else self.path
         return BadSetting(f"{self._origin.where(path)} {what}")
+
+    def missing(self, key: str, what: str) -> BadSetting:
+        """What to raise where a field is not given: names another, not asked for so far, that may be meant."""
+        others = [str(other) for other in self._content if other not in self._asked]
+        near = difflib.get_close_matches(key, others, n=1, cutoff=_NEAR)
+        return self.error(key, f"{what}; is {near[0]} misspelt?" if near else what)
 
     def done(self) -> None:
         """Raises `BadSetting` for a field that nobody asked for."""

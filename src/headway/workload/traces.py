@@ -20,6 +20,7 @@ from headway.workload.trace_columns import Column
 Read = TypeVar("Read")
 Other = TypeVar("Other")
 
+_SERVEGEN = ({"rate_rps", "pattern"}, {"quantile_levels"})
 MOONCAKE_BLOCK = 512  # tokens behind one hash id, where the trace does not say
 
 
@@ -179,7 +180,13 @@ class _Cells:
         """What the column says, which must be there."""
         name = column.name_in(self.fields)
         if name is None:
-            raise BadSetting(f"{self.where}: there is no column for {what}; known names: {', '.join(column.readers)}")
+            known = ", ".join(column.readers)
+            if any(mark <= self.fields.keys() for mark in _SERVEGEN):
+                raise BadSetting(
+                    f"{self.where}: this is a file of ServeGen's, which has no requests but clients' rates or lengths; "
+                    "give both files in a specification: [servegen] with rates and lengths"
+                )
+            raise BadSetting(f"{self.where}: there is no column for {what}; known names: {known}")
         return self._value(column, name)
 
     def _value(self, column: Column[Read], name: str) -> Read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from headway.workload.arrivals import Replay
 from headway.workload.item import WorkItem
@@ -19,7 +20,8 @@ class Workload:
 
     `duration_s` bounds the intended moments of sending; a client in a closed loop sends nothing new after it.
     `tenants` are those the specification names; `weights` what fairness promises them, `keys` what they authenticate
-    with: secrets, so never in `content`, which is the specification as it was given.
+    with: secrets, so never in `content`, which is the specification as it was given. `skipped` counts, by file, the
+    rows of traces that are no requests.
     """
 
     sources: Sequence[Source]
@@ -31,6 +33,7 @@ class Workload:
     weights: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     texts: Texts | None = None
+    skipped: Mapping[Path, int] = field(default_factory=dict)
     content: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -45,8 +48,7 @@ class Workload:
 
     def left_out(self) -> list[str]:
         """What its files hold that is no request, and how much of it, in words."""
-        traces = [source.trace for source in self.sources if isinstance(source, ReplaySource)]
-        told = [(trace.path, trace.num_skipped, "rows without a prompt or an output") for trace in traces]
+        told = [(path, num, "rows without a prompt or an output") for path, num in self.skipped.items()]
         if self.texts is not None:
             told.append((self.texts.path, self.texts.num_left_out, "conversations without a question and its answer"))
         return [f"{path}: {what} are left out: {num}" for path, num, what in told if num]

@@ -50,7 +50,15 @@ def test_the_three_formats_mean_the_same(tmp_path, suffix, text):
         ),
         (
             '[arrivals]\nprocess = "gamma"\nrate = 4\n',
-            r"line 1: arrivals.cv is missing; it must be a number from 0.01 to 100",
+            r"line 1: arrivals.cv is missing; it must be a number from 0.01 to 100$",
+        ),
+        (
+            'num_requests = 3\n[arrivals]\nprocess = "poisson"\nrat = 4\n[lengths]\nprompt = 9\noutput = 9\n',
+            r"arrivals.rate is missing; it must be a number from .*; is rat misspelt\?$",
+        ),
+        (
+            'num_requests = 3\n[arrivals]\nprocess = "poisson"\nrate = 4\n[lengths]\npromt = 9\noutput = 9\n',
+            r"lengths.prompt is missing; .*; is promt misspelt\?$",
         ),
         (
             '[arrivals]\nprocess = "poison"\nrate = 4\n',
@@ -339,3 +347,15 @@ def test_content_of_any_shape_ends_in_our_error():
             list(parse_workload(content).items())
         except BadSetting:
             continue
+
+
+@pytest.mark.parametrize(
+    "given", [{"trace": "FILE"}, {"lengths_trace": "FILE", "rate": "1"}, {"sessions_trace": "FILE", "rate": "1"}]
+)
+def test_rows_that_are_no_requests_are_told(tmp_path, given):
+    """However a trace is used: replayed, for its lengths, or for its conversations."""
+    path = tmp_path / "t.csv"
+    path.write_text("conversation,turn,at_s,input_tokens,output_tokens\na,0,0,5,1\na,1,1,9,0\nb,0,2,5,2\n")
+    flags = {name: str(path) if value == "FILE" else value for name, value in given.items()}
+    workload = load_workload(None, {**flags, "num_requests": "1"})
+    assert workload.left_out() == [f"{path}: rows without a prompt or an output are left out: 1"]

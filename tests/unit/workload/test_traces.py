@@ -108,6 +108,11 @@ def test_rows_are_brought_into_the_order_of_time(tmp_path):
             r"row 1: TIMESTAMP is 'yesterday'; .* date and time",
         ),
         ("a,b\n1,2\n", r"row 1: there is no column for num_prompt; known names: .*input_tokens"),
+        (
+            "client,t_start_s,rate_rps,cv,pattern,p1,p2\n5,0,3,1,Gamma,1,1\n",
+            r"row 1: .*ServeGen's.*: \[servegen\] with",
+        ),
+        ('{"quantile_levels": [0, 1], "clients": {}}\n', r"row 1: .*ServeGen's.* \[servegen\] with rates and lengths"),
         ("input_tokens,output_tokens\n", "holds no requests"),
         ("", "holds no requests"),
         ('{"input_tokens": 1, "output_tokens": 2}\n{"input_tokens": \n', "row 2: not JSON"),

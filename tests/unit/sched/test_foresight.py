@@ -77,3 +77,16 @@ def test_the_cheaper_way_is_taken(policy, swaps):
 
 def request(name):
     return Request(id=name, prompt_ids=tuple(range(50)), max_output=500, arrival_s=0.0)
+
+
+def test_a_remainder_in_the_queue_does_not_lock_out_who_comes_first():
+    """D gave up half for G, then nobody runs: B, which comes before D, needs what D still holds, and gets it."""
+    requests = [
+        {"id": "D", "prompt": 26, "output": 7},
+        {"id": "G", "prompt": 8, "output": 4, "priority": -2},
+        {"id": "B", "arrival": 1, "prompt": 29, "output": 3, "priority": -1},
+    ]
+    scene = parse_scene({"block_size": 4, "num_blocks": 9, "host_blocks": 0, "requests": requests})
+    records = run_scene(scene, "headway", {"overflow": "0"})
+    assert [record.step for record in records if record.preempted == ["D"]] == [1, 4]  # in part, then all
+    assert [name for record in records for name in record.finished] == ["G", "B", "D"]

@@ -34,10 +34,13 @@ def relieve(view: View, plan: StepPlan, prices: Prices, rank: Callable[[Sequence
     `rank` orders sequences, the first to be served lowest. The lowest of all is never a victim: it always
     makes progress. Among the others the lowest class gives way first; within it the cheapest offer per block
     wins, dearer with each earlier preemption of the same sequence, so that nobody is picked on for ever.
+    Where nobody runs, and the only one that holds memory waits behind somebody who lacks it, that one gives all.
     """
     taken = {entry.seq.id for entry in plan.preemptions}
     holders = [seq for seq in (*view.running, *view.waiting) if _holds(view, seq) and seq.id not in taken]
     holders = [seq for seq in holders if not seq.num_in_flight]
+    if len(holders) == 1 and not view.running:
+        return _carry_out(view, plan, _offers(view, holders[0], prices)[0])  # by recompute
     if len(holders) < 2:
         return False
     first = min(holders, key=rank)

@@ -122,7 +122,7 @@ class Guardrails:
         self.level = 0
         self.broken: dict[str, float] = {}
         self._num_blocks = num_blocks
-        self._watch = _Watch(settings.window_s)
+        self._watch = _Watch(settings)
         self._judged_s = self._changed_s = -math.inf
         self._quiet_since_s: float | None = None
         self._next_s = -math.inf
@@ -130,7 +130,8 @@ class Guardrails:
     def change(self, settings: GuardSettings) -> None:
         """Go on under another table; the level falls only as it would by itself."""
         if settings.window_s != self.settings.window_s:
-            self._watch = _Watch(settings.window_s)
+            self._watch = _Watch(settings)
+        self._watch.promise(settings.slo)
         self.settings = settings
 
     def verdict(self, request: Request, request_rate: float | None, now_s: float) -> Verdict | None:
@@ -204,12 +205,26 @@ class Guardrails:
 
 
 class _Watch:
-    """Times of living requests, and the windows that they fall into."""
+    """Times of living requests, and the windows that they fall into.
 
-    def __init__(self, window_s: float) -> None:
-        self.windows = {name: Window(window_s) for name in ("ttft", "itl", "queue_wait")}
+    A request that ends while it waits counts with the time it waited once that alone exceeds a promise: else whoever
+    gives up early enough would hide that all are late. Sooner it counts as nothing, since nobody knows.
+    """
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self.windows = {name: Window(settings.window_s) for name in ("ttft", "itl", "queue_wait")}
         self._arrivals: dict[str, float] = {}
         self._lasts: dict[str, float] = {}
+        self._queued: set[str] = set()
+        self._least_s: dict[str, float] = {}
+        self.promise(settings.slo)
+
+    def promise(self, slo: Mapping[str, float]) -> None:
+        """From now on these are the promises."""
+        self._least_s = dict.fromkeys(self.windows, math.inf)
+        for key, limit in slo.items():
+            if found := _TIMED.fullmatch(key):
+                self._least_s[found[1]] = min(self._least_s[found[1]], limit / 1000.0)
 
     def on_event(self, event: Event) -> None:
         """Take the next event."""
@@ -222,14 +237,24 @@ class _Watch:
                 self._lasts[name] = at_s
             case Arrived(request, _):
                 self._arrivals[request.id] = request.arrival_s
+                self._queued.add(request.id)
             case Admitted(request_id=request_id, is_first=True, at_s=at_s) if request_id in self._arrivals:
+                self._queued.discard(request_id)
                 self.windows["queue_wait"].add(at_s, at_s - self._arrivals[request_id])
             case SequenceFinished(seq_id=name):
                 self._lasts.pop(name, None)
-            case Finished(request=request) | Rejected(request=request):
-                self._arrivals.pop(request.id, None)
+            case Finished(request=request, at_s=at_s) | Rejected(request=request, at_s=at_s):
+                self._end(request.id, at_s)
             case _:
                 pass
+
+    def _end(self, request_id: str, at_s: float) -> None:
+        waited_s = at_s - self._arrivals.pop(request_id, at_s)
+        waited_for = ["ttft", "queue_wait"] if request_id in self._queued else ["ttft"]
+        self._queued.discard(request_id)
+        for name in waited_for:
+            if waited_s > self._least_s[name]:
+                self.windows[name].add(at_s, waited_s)
 
 
 def _bucket(value_s: float) -> int:

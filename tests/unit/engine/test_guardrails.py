@@ -1,10 +1,11 @@
 """Guardrails: a broken promise holds work back, in two levels, and a kept one lets it in again, later."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
-from headway.core import Arrived, Request, StepRecord, Tier, TokenEmitted
+from headway.core import Admitted, Arrived, Finished, FinishReason, Request, StepRecord, Tier, TokenEmitted
 from headway.engine.guardrails import Guardrails, GuardSettings, Window
 from headway.errors import BadSetting
 
@@ -29,8 +30,23 @@ class Traffic:
                 request = ask(f"r{self._serial}", arrival_s=self.now_s - ttft_s)
                 self.guard.on_events([Arrived(request, self.now_s)])
                 self.guard.on_events([TokenEmitted(request.id, request.id, 0, 0, 1, self.now_s)])
-            self.now_s += 1.0
-            self.guard.on_events([StepRecord(0, self.now_s - 0.1, free_blocks=free_blocks, end_s=self.now_s)])
+            self._judge(free_blocks)
+
+    def leave(self, seconds, after_s, num=20, *, is_admitted=False):
+        """So many requests a second whose clients leave then, without a token."""
+        for _ in range(seconds):
+            for _ in range(num):
+                self._serial += 1
+                request = ask(f"r{self._serial}", arrival_s=self.now_s - after_s)
+                self.guard.on_events([Arrived(request, self.now_s)])
+                if is_admitted:
+                    self.guard.on_events([Admitted(request.id, request.id, 0, is_first=True, at_s=request.arrival_s)])
+                self.guard.on_events([Finished(request, FinishReason.ABORT, 0, 0, self.now_s)])
+            self._judge(100)
+
+    def _judge(self, free_blocks):
+        self.now_s += 1.0
+        self.guard.on_events([StepRecord(0, self.now_s - 0.1, free_blocks=free_blocks, end_s=self.now_s)])
 
     def refused(self, **fields):
         verdict = self.guard.verdict(ask(**fields), 4.0, self.now_s)
@@ -94,6 +110,39 @@ def test_each_action_is_off_by_flag():
     assert traffic.guard.level == 2
     for _ in range(3):
         assert traffic.refused(num_prompt=1000, tier=Tier.FLEX) is None
+
+
+@pytest.mark.parametrize(("promise", "is_admitted"), [("ttft", False), ("ttft", True), ("queue_wait", False)])
+def test_clients_that_give_up_waiting_break_the_promise(promise, is_admitted):
+    """A flood of which nobody stays for a first token: what each waited is known to be too long."""
+    traffic = Traffic(slo={f"{promise}_p95_ms": 1000})
+    traffic.leave(2, after_s=1.5, is_admitted=is_admitted)
+    assert traffic.guard.level == 1
+
+
+def test_who_gives_up_before_a_limit_tells_nothing():
+    """It neither breaks a promise nor makes one look kept, whatever their number; nor do the admitted for the queue."""
+    traffic = Traffic(slo={"ttft_p50_ms": 1000, "queue_wait_p50_ms": 1000})
+    traffic.leave(2, after_s=0.1)
+    assert traffic.guard.level == 0
+    traffic.run(1, ttft_s=2.0)
+    traffic.leave(2, after_s=0.1, num=100)
+    assert traffic.guard.level == 1
+    assert set(traffic.guard.broken) == {"ttft_p50_ms"}
+    queue = Traffic(slo={"queue_wait_p95_ms": 1000})
+    queue.leave(2, after_s=5.0, is_admitted=True)
+    assert queue.guard.level == 0
+
+
+def test_limits_that_change_count_for_who_gives_up_from_then_on():
+    """The watch hears of the new table."""
+    traffic = Traffic()
+    traffic.guard.change(replace(traffic.guard.settings, slo={"ttft_p95_ms": 2000}))
+    traffic.leave(2, after_s=1.5)
+    assert traffic.guard.level == 0
+    traffic.guard.change(replace(traffic.guard.settings, slo={"ttft_p95_ms": 1200}))
+    traffic.leave(2, after_s=1.5)
+    assert traffic.guard.level == 1
 
 
 def test_memory_is_a_promise_too():

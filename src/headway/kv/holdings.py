@@ -121,12 +121,15 @@ class Holdings:
         self.prefix.check()
         held = Counter(block for table in self.tables.values() for block in table.block_ids)
         num_idle = 0
-        for block, num_refs in enumerate(self.pool.refs):
-            assert held[block] == num_refs, f"block {block}: {num_refs} references, but in {held[block]} tables"
-            is_cached = self.prefix.holds(block)
-            assert not (is_cached and self.pool.is_free(block)), f"block {block} is free and cached"
-            assert num_refs or is_cached or self.pool.is_free(block), f"block {block} is lost"
+        for block in self.pool.taken:
+            num_refs, is_cached = self.pool.refs[block], self.prefix.holds(block)
+            assert held.get(block, 0) == num_refs, f"block {block}: {num_refs} references, but in {held[block]} tables"
+            assert num_refs or is_cached, f"block {block} is lost"
             num_idle += is_cached and not num_refs
+        cached = self.prefix.blocks
+        for block in self.pool.free:
+            assert block not in held, f"block {block} is free, but in a table"
+            assert block not in cached, f"block {block} is free and cached"
         assert num_idle == self.prefix.num_idle, f"{num_idle} cached blocks unreferenced, {self.num_cached} idle"
         assert self._num_owed == sum(table.num_owed for table in self.tables.values()), "promises do not add up"
         assert self.num_free >= 0, f"promised {-self.num_free} blocks more than there are"

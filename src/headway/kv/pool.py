@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import compress
+from operator import not_
 
 
 class BlockPool:
@@ -70,11 +72,22 @@ class BlockPool:
         """Whether the next `take` may return this block."""
         return bool(self._is_free[block])
 
+    @property
+    def free(self) -> Iterable[int]:
+        """The free blocks, the first to be taken first."""
+        return self._free
+
+    @property
+    def taken(self) -> list[int]:
+        """All blocks that are not free, in order."""
+        return list(compress(range(self.num_blocks), map(not_, self._is_free)))
+
     def check(self) -> None:
         """The free list has no block twice, and none with a reference."""
         free = set(self._free)
         assert len(free) == len(self._free), "a block is in the free list twice"
-        for block, num_refs in enumerate(self.refs):
-            assert num_refs >= 0, f"block {block} has {num_refs} references"
-            assert self.is_free(block) == (block in free), f"block {block}: free list and free mark disagree"
-            assert not (num_refs and block in free), f"block {block} is free and has {num_refs} references"
+        assert min(self.refs) >= 0, f"block {self.refs.index(min(self.refs))} has {min(self.refs)} references"
+        marked = set(compress(range(self.num_blocks), self._is_free))
+        assert marked == free, f"block {min(marked ^ free)}: free list and free mark disagree"
+        for block in compress(range(self.num_blocks), self.refs):
+            assert block not in free, f"block {block} is free and has {self.refs[block]} references"

@@ -44,6 +44,19 @@ THIRD_PARTY = {  # a part that is not listed lives on the standard library
 
 COMPILED = {"_native": {"kernels", "executor"}}
 
+TIME_OF_DAY = {
+    "headway/bench/http.py": "Retry-After may be a date",
+    "headway/bench/runner.py": "a result says when it was made",
+    "headway/cli/usage.py": "usage is told by day",
+    "headway/models/chat_template.py": "templates write the date",
+    "headway/obs/spans.py": "spans bear the time of day",
+    "headway/server/reply.py": "answers say when they were made",
+    "headway/server/served.py": "so do models",
+    "headway/tenancy/editing.py": "keys say when they were made",
+    "headway/tenancy/house.py": "keys expire on a date",
+    "headway/tenancy/usage.py": "usage is counted by day",
+}
+
 LIMITS = sizes.Limits(
     file_lines=300,
     policy_lines=180,
@@ -74,6 +87,7 @@ CHECKS = {
     "libraries": lambda package: rules.check_third_party(package, THIRD_PARTY, COMPILED),
     "imports": lambda package: rules.check_num_imports(package, MAX_OWN_IMPORTS),
     "faces": rules.check_faces,
+    "wall-clock": lambda package: rules.check_wall_clock(package, TIME_OF_DAY),
     "sizes": lambda package: sizes.check_sizes(package, LIMITS),
     "words": sizes.check_words,
 }
@@ -111,6 +125,11 @@ def test_libraries_stay_where_they_belong(unwaived):
 def test_modules_lean_on_few_others(unwaived):
     """No module imports more than ten of ours."""
     assert unwaived("imports") == []
+
+
+def test_the_time_of_day_measures_nothing(unwaived):
+    """It jumps when somebody sets the clock: what lasts, waits or is late is measured on a clock that does not."""
+    assert unwaived("wall-clock") == []
 
 
 def test_files_functions_and_classes_are_small(unwaived):

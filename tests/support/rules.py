@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from itertools import product
 from typing import TYPE_CHECKING
 
 from tests.support.source import FACE, Module, Package, Violation, rings
@@ -54,6 +55,30 @@ def check_num_imports(package: Package, limit: int) -> Iterator[Violation]:
         num_imports = len(package.own_imports(module) - {module.name})
         if num_imports > limit and not module.is_face:
             yield Violation("num-imports", module.path, f"imports {num_imports} own modules; limit {limit}")
+
+
+_TIMES_OF_DAY = {("time", "time"), ("time", "time_ns"), *product(("datetime", "date"), ("now", "utcnow", "today"))}
+
+
+def check_wall_clock(package: Package, allowed: Mapping[str, str]) -> Iterator[Violation]:
+    """The time of day may jump: only the modules in `allowed`, with reasons, ask for it, and none needlessly."""
+    asking = {module.path for module in package.modules.values() if any(map(_asks_time_of_day, module.nodes))}
+    for path in sorted(asking - allowed.keys()):
+        yield Violation("wall-clock", path, "asks for the time of day, which may jump; measure with a Clock")
+    for path in sorted(allowed.keys() - asking):
+        yield Violation("wall-clock", path, "may ask for the time of day and does not")
+
+
+def _asks_time_of_day(node: ast.AST) -> bool:
+    match node:
+        case (
+            ast.Attribute(value=ast.Name(id=owner), attr=name)
+            | ast.Attribute(value=ast.Attribute(attr=owner), attr=name)
+        ):
+            return (owner, name) in _TIMES_OF_DAY
+        case ast.ImportFrom(module="time", names=names):
+            return any(("time", alias.name) in _TIMES_OF_DAY for alias in names)
+    return False
 
 
 def check_faces(package: Package) -> Iterator[Violation]:

@@ -255,3 +255,20 @@ def test_dishonest_faces_are_found(fake):
         "face-defines pkg/core/__init__.py:helper",
         "face-docstring pkg/core/__init__.py",
     ]
+
+
+def test_the_time_of_day_is_for_those_who_may_ask(fake):
+    """However it is spelt; who may and does not is told, too. A clock that does not jump is free."""
+    package = fake(
+        kv__a="import time\nbegan = time.time()",
+        kv__b="from time import time_ns",
+        kv__c="import datetime\nbegan = datetime.datetime.now()",
+        kv__d="import time\nbegan = time.monotonic()",
+        obs__e="from datetime import date\nday = date.today()",
+    )
+    assert keys(rules.check_wall_clock(package, {"pkg/obs/e.py": "a day", "pkg/kv/d.py": "none"})) == [
+        "wall-clock pkg/kv/a.py",
+        "wall-clock pkg/kv/b.py",
+        "wall-clock pkg/kv/c.py",
+        "wall-clock pkg/kv/d.py",
+    ]

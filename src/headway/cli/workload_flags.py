@@ -99,6 +99,7 @@ def _option(name: str, flag: Flag) -> inspect.Parameter:
     spelled = [f"--{name.replace('_', '-')}"]
     if name in _ALIASES:
         spelled.append(_ALIASES[name])
-    option = typer.Option(*spelled, help=flag.help, show_default=False, rich_help_panel=_PANEL, metavar="VALUE")
+    default = f"{_DEFAULTS[name][0]} without WORKLOAD" if name in _DEFAULTS else False
+    option = typer.Option(*spelled, help=flag.help, show_default=default, rich_help_panel=_PANEL, metavar="VALUE")
     kind = Annotated[list[str] | None, option] if name in _REPEATABLE else Annotated[str | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)

@@ -141,6 +141,16 @@ def test_help_of_every_sub_command(capsys, command):
     assert f"headway bench {command}" in capsys.readouterr().out
 
 
+def test_help_tells_what_stands_where_nothing_is_given(capsys, monkeypatch):
+    """Also the answers of prompts that are sent whole: they have the length of all others."""
+    monkeypatch.setenv("COLUMNS", "180")
+    assert main(["bench", "serve", "--help"]) == 0
+    told = capsys.readouterr().out
+    for value in ("inf", "100", "256", "64"):
+        assert f"({value} without WORKLOAD)" in told
+    assert "whole: as they are, answers by --output-len" in told
+
+
 def test_a_run_at_a_glance():
     """Progress, outcomes, rate and latencies; no bar where nobody knows the end."""
     progress = Progress(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headway.bench.mixed import MixedLoad, yardstick
+from headway.bench.mixed import MixedLoad
 from headway.bench.plan import RunPlan
 from headway.bench.score import Score, middle
 
@@ -36,10 +36,6 @@ class Contest:
         """A round's requests at `rate` requests per second, all at once where that is infinite."""
         return RunPlan.of(self.load.workload(rate, repeat), timeout_s=self.timeout_s)
 
-    def yardstick(self) -> RunPlan:
-        """What tells the machine's speed."""
-        return RunPlan.of(yardstick(self.load.context), timeout_s=self.timeout_s)
-
     def salt(self, repeat: int) -> int:
         """What a round's prompts are made from."""
         return self.load.seed + repeat
@@ -47,10 +43,13 @@ class Contest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What rates are multiples of, in requests per second, and what the yardstick took around its measurement."""
+    """What rates are multiples of, in requests per second, and what a look at the machine's speed took then.
+
+    0 where nobody looked.
+    """
 
     rate: float
-    yardstick_s: float
+    glance_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,7 @@ class RunLog(Protocol):
 class Standings:
     """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second.
 
-    Where arrivals followed the machine's speed, figures are compared as they would be at a speed of 1.
+    Where time followed the machine's speed, figures are those of a speed of 1.
     """
 
     base_rate: float = 0.0
@@ -95,16 +94,13 @@ class Standings:
     skipped: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
 
-    def comparable(self, factor: float) -> dict[str, list[Score]]:
-        """Each policy's figures at one rate, as they are compared."""
-        found = {policy: scores for (at, policy), scores in self.scores.items() if at == factor and scores}
-        if not self.follows_speed:
-            return found
-        return {policy: [one.at_full_speed() for one in scores] for policy, scores in found.items()}
+    def at(self, factor: float) -> dict[str, list[Score]]:
+        """Each policy's figures at one rate."""
+        return {policy: scores for (rate, policy), scores in self.scores.items() if rate == factor and scores}
 
     def middles(self, factor: float) -> dict[str, Score]:
         """The median of each policy's figures at one rate."""
-        return {policy: middle(scores) for policy, scores in self.comparable(factor).items()}
+        return {policy: middle(scores) for policy, scores in self.at(factor).items()}
 
 
 def rounds(policies: Sequence[str], factors: Sequence[float], repeats: int) -> list[Heat]:

@@ -51,7 +51,7 @@ class Logbook:
             if "base" in line:
                 base = line["base"]
                 assert isinstance(base, dict)
-                self.base = Base(rate=float(base["rate"]), yardstick_s=float(base["yardstick_s"]))
+                self.base = Base(rate=float(base["rate"]), glance_s=float(base["glance_s"]))
                 return
             given = line["score"]
             assert isinstance(given, dict)

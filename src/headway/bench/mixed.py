@@ -64,18 +64,3 @@ class MixedLoad:
                 "lengths": {"prompt": prompt.law(), "output": output.law()},
             }
         )
-
-
-def yardstick(context: int) -> Workload:
-    """Eight equal requests at once, a few seconds of a small engine: the same work whenever it is asked for."""
-    return parse_workload(
-        {
-            "name": "yardstick",
-            "num_requests": 8,
-            "arrivals": {"process": "at_once"},
-            "lengths": {
-                "prompt": {"law": "fixed", "value": min(128, context // 4)},
-                "output": {"law": "fixed", "value": min(24, context // 4)},
-            },
-        }
-    )

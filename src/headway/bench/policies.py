@@ -8,16 +8,27 @@ from dataclasses import replace
 
 from headway.bench.contest import Base, Contest, Heat, RunLog, Standings, rounds
 from headway.bench.inprocess import EngineTarget
-from headway.bench.plan import RunPlan
+from headway.bench.pace import Pacemaker, on_even_time
 from headway.bench.progress import Progress
 from headway.bench.prompts import CallMaker, IdCalls
 from headway.bench.runner import Runner
-from headway.bench.score import Score, busy_s, score, sustained_rate
+from headway.bench.score import Score, score, sustained_rate
 from headway.engine import Engine, for_comparison, with_policy
 from headway.errors import BadSetting
 from headway.report import RunRecord
 
 BASELINE = "vllm"
+
+
+def fit(engine: Engine, contest: Contest) -> tuple[Engine, Contest, Pacemaker | None]:
+    """What an `Arena` is made of: time follows the machine's speed, unless the contest has a rate of its own.
+
+    Raises `BadSetting` where the pool or a sequence is too small.
+    """
+    pacemaker = None
+    if contest.base_rate is None:
+        engine, pacemaker = on_even_time(engine)
+    return engine, contest.within(engine.limits.max_model_len), pacemaker
 
 
 class Arena:
@@ -26,8 +37,8 @@ class Arena:
     `on_progress` hears of the heat in progress, `on_record` of each finished one. `make_calls` makes a run's prompts
     from its seed, if not of common words. Runs that the `log` holds are not made again.
 
-    Machines change their speed while a long contest lasts: before and after each run the same small work is timed. The
-    base rate is measured at the speed of its time, so arrivals follow the speed that is found.
+    Machines change their speed while a long contest lasts. With a `pacemaker` (and the engine that came with it) all
+    times, arrivals too, are those of a machine that keeps the speed which it had when the base rate was measured.
     """
 
     def __init__(
@@ -35,12 +46,13 @@ class Arena:
         engine: Engine,
         contest: Contest,
         *,
+        pacemaker: Pacemaker | None = None,
         make_calls: Callable[[int], CallMaker] | None = None,
         on_progress: Callable[[Heat, Progress], None] | None = None,
         on_record: Callable[[Heat, RunRecord, Score], None] | None = None,
         log: RunLog | None = None,
     ) -> None:
-        self._engine, self._contest = engine, contest
+        self._engine, self._contest, self._pacemaker = engine, contest, pacemaker
         self._make_calls = make_calls or (lambda salt: IdCalls.made_up(engine.tokenizer, salt))
         self._on_progress, self._on_record = on_progress, on_record
         self._log = log
@@ -53,7 +65,7 @@ class Arena:
         heats = list(rounds(entrants, contest.factors, contest.repeats))
         try:
             base = await self._base()
-            standings.base_rate, standings.follows_speed = base.rate, contest.base_rate is None
+            standings.base_rate, standings.follows_speed = base.rate, self._pacemaker is not None
             for number, heat in enumerate(heats):
                 await self._hold(replace(heat, number=number + 1, num_heats=len(heats)), base)
         except asyncio.CancelledError:
@@ -62,52 +74,56 @@ class Arena:
         return standings
 
     async def _base(self) -> Base:
-        log = self._log
-        if log is not None and log.base is not None:
-            return log.base
-        first = Heat(policy=BASELINE, factor=float("inf"), repeat=0)
-        before_s = await self._yardstick_s(first)
-        rate = self._contest.base_rate or await self._sustained_rate(first)
-        base = Base(rate=rate, yardstick_s=(before_s + await self._yardstick_s(first)) / 2)
+        log, maker = self._log, self._pacemaker
+        known = log.base if log is not None else None
+        glance_s = maker.keep(known.glance_s if known else None) if maker else 0.0
+        if known is not None:
+            return known
+        rate = self._contest.base_rate or await self._sustained_rate()
+        base = Base(rate=rate, glance_s=glance_s)
         if log is not None:
             log.set_base(base)
         return base
 
-    async def _sustained_rate(self, heat: Heat) -> float:
+    async def _sustained_rate(self) -> float:
         """What the baseline gets through with all requests at once."""
-        run = await self._run(heat, BASELINE, self._contest.plan(float("inf"), heat.repeat))
+        heat = Heat(policy=BASELINE, factor=float("inf"), repeat=0)
+        run = await self._run(heat, heat.factor)
         return sustained_rate(len(run.requests), run.steps)
 
-    async def _yardstick_s(self, heat: Heat) -> float:
-        """How long the machine takes now, before or after a heat, for what is always the same."""
-        return busy_s((await self._run(heat, BASELINE, self._contest.yardstick())).steps)
-
     async def _hold(self, heat: Heat, base: Base) -> None:
-        """One run, at the load that its factor means for the machine as it is now."""
-        contest = self._contest
+        """One run, unless the log has it."""
         scores = self.standings.scores.setdefault((heat.factor, heat.policy), [])
         if self._log is not None and (known := self._log.find(heat)) is not None:
             scores.append(known)
             return
-        before_s = await self._yardstick_s(heat)
-        speed = base.yardstick_s / before_s if self.standings.follows_speed else 1.0
-        run = await self._run(heat, heat.policy, contest.plan(base.rate * heat.factor * speed, heat.repeat))
-        figures = score(run, base.yardstick_s * 2 / (before_s + await self._yardstick_s(heat)))
+        speed = self._speed()
+        run = await self._run(heat, base.rate * heat.factor)
+        figures = score(run, speed())
         scores.append(figures)
         if self._log is not None:
             self._log.add(heat, figures)
         if self._on_record is not None:
             self._on_record(heat, run, figures)
 
-    async def _run(self, heat: Heat, policy: str, plan: RunPlan) -> RunRecord:
-        """A run as part of a heat. Raises `CancelledError` where it was interrupted."""
+    def _speed(self) -> Callable[[], float]:
+        """What tells, when it is called, the machine's mean speed since now; 1 where nobody looks."""
+        if self._pacemaker is None:
+            return lambda: 1.0
+        clock = self._pacemaker.clock
+        begin_s, ran_s = clock.now(), clock.ran_s
+        return lambda: (clock.now() - begin_s) / (clock.ran_s - ran_s)
+
+    async def _run(self, heat: Heat, rate: float) -> RunRecord:
+        """A heat's run at `rate` requests per second. Raises `CancelledError` where it was interrupted."""
+        plan = self._contest.plan(rate, heat.repeat)
         calls = self._make_calls(self._contest.salt(heat.repeat))
-        async with EngineTarget(self._under(policy)) as target:
+        async with EngineTarget(self._under(heat.policy)) as target:
             runner = Runner(
                 target,
                 calls,
                 self._engine.clock,
-                replace(plan, label=policy),
+                replace(plan, label=heat.policy),
                 on_progress=lambda progress: self._show(heat, progress),
             )
             run = await runner.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from headway.workload import WorkItem
 
 TICK_S = 0.25
 LAG_PERIOD_S = 0.05
+NAP_S = 0.002
 INTERRUPTED = "the run was interrupted; this is what was measured until then"
 MOST_UNREACHABLE = 10
 """After that many requests in a row that found nobody, the server counts as gone."""
@@ -137,7 +139,7 @@ class Runner:
             for visit in visits(items):
                 calls = [self._call(item) for item in visit]  # before their time has come: it costs the client time
                 at_s = start_s + (visit[0].at_s or 0.0)
-                await asyncio.sleep(max(0.0, at_s - self._clock.now()))
+                await _until(at_s, self._clock)
                 group.create_task(self._visit(client, visit, calls, start_s))
 
     async def _visit(self, client: Client, items: Sequence[WorkItem], calls: Sequence[Call], start_s: float) -> None:
@@ -146,7 +148,7 @@ class Runner:
         for number, (item, call) in enumerate(zip(items, calls, strict=True)):
             if number:
                 intended_s = self._clock.now() + item.think_s
-                await asyncio.sleep(item.think_s)
+                await _until(intended_s, self._clock)
             if self._plan.duration_s is not None and intended_s >= start_s + self._plan.duration_s:
                 return
             self._num_held += 1
@@ -203,3 +205,14 @@ class Runner:
                 "again; the usage counts"
             )
         return notes
+
+
+async def _until(moment_s: float, clock: Clock) -> None:
+    """Wait for a moment on a clock whose seconds may be longer or shorter than real ones, and change meanwhile.
+
+    Where it has passed, the others still have their turn.
+    """
+    left_s = math.inf
+    while left_s > 0.0:
+        left_s = max(0.0, moment_s - clock.now())
+        await asyncio.sleep(left_s if left_s <= NAP_S else max(NAP_S, left_s / 2))

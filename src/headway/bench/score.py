@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 
 from headway.report import Outcome, RunRecord, StepSample, summarize
 
@@ -14,8 +14,8 @@ class Score:
     """All of a run's requests together: they are the same for all policies, so nothing is left out.
 
     Tokens per second count from the start to the last answer. Times are in milliseconds. `num_recomputed` and
-    `num_wasted` count rows of the model. `speed` is the machine's around the run, 1 being what it was when the
-    base rate was measured.
+    `num_wasted` count rows of the model. `speed` is the machine's in the run, 1 being what it was when the base
+    rate was measured.
     """
 
     duration_s: float
@@ -36,18 +36,9 @@ class Score:
     num_itl: int
     speed: float = 1.0
 
-    def at_full_speed(self) -> Score:
-        """What a run whose arrivals came as much slower as the machine was would have been at a speed of 1.
-
-        A queue in which everything takes twice as long is the same queue in slow motion.
-        """
-        times = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name.endswith(("_s", "_ms"))}
-        times = {name: value * self.speed for name, value in times.items()}
-        return replace(self, output_throughput=self.output_throughput / self.speed, **times)
-
 
 def score(run: RunRecord, speed: float = 1.0) -> Score:
-    """The figures of one run, made at a `speed` of the machine. Latencies are those of whole answers."""
+    """The figures of one run, while the machine had that `speed`. Latencies are those of whole answers."""
     whole = [record for record in run.requests if record.is_ok]
     end_s = max((record.last_s or 0.0 for record in whole), default=0.0)
     ttft = summarize((record.ttft_s * 1e3 for record in whole if record.ttft_s is not None), (50, 95, 99))
@@ -85,11 +76,6 @@ def spread(scores: Sequence[Score], name: str) -> tuple[float, float]:
     """Least and greatest of a figure."""
     values = [asdict(one)[name] for one in scores]
     return min(values), max(values)
-
-
-def busy_s(steps: Sequence[StepSample]) -> float:
-    """Seconds that the steps of a run took, without what lies between them."""
-    return sum(step.duration_s for step in steps)
 
 
 def sustained_rate(num_requests: int, steps: Sequence[StepSample]) -> float:

@@ -89,7 +89,7 @@ def policies(
 
 
 def _run(given: dict[str, Any]) -> int:
-    from headway.bench.policies import Arena
+    from headway.bench.policies import Arena, fit
     from headway.cli import bench_standings as standing
     from headway.cli.bench_screen import Screen
     from headway.cli.output import notices, results
@@ -98,27 +98,26 @@ def _run(given: dict[str, Any]) -> int:
     names = _names(given["only"])
     contest = _contest(given, names, options.settings_by_policy(given, names))
     engine = options.build_local({name: value for name, value in given.items() if name != "seed"})
-    contest = contest.within(engine.limits.max_model_len)
+    executor = engine.core.executor
     try:
+        engine, contest, pacemaker = fit(engine, contest)
         with Screen() as screen:
             arena = Arena(
                 engine,
                 contest,
+                pacemaker=pacemaker,
                 log=standing.open_log(given["log"], contest, engine),
                 on_progress=lambda heat, progress: screen.show(standing.heading(heat), progress),
                 on_record=lambda heat, _, score: screen.log(standing.line(heat, score)),
             )
             standings = asyncio.run(arena.run())
     finally:
-        engine.core.executor.close()
+        executor.close()
     if given["as_json"]:
         print_json(standing.document(contest, standings, engine))
     else:
-        for factor in contest.factors:
-            if standings.middles(factor):
-                results().print(standing.grid(standings, factor).to_text(), markup=False, soft_wrap=True)
-                for claim in standing.verdict(standings, factor):
-                    results().print(f"  {'yes' if claim['holds'] else 'no '}  {claim['text']}", markup=False)
+        for line in standing.lines(contest, standings):
+            results().print(line, markup=False, soft_wrap=True)
     for policy, reason in standings.skipped.items():
         notices().print(f"{policy} was left out: {reason}", markup=False)
     if not standings.is_complete:

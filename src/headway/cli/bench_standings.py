@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from headway.bench.contest import Contest, Heat, Standings
 from headway.bench.logbook import Logbook
+from headway.bench.pace import GLANCE_TOKENS
 from headway.bench.score import Score, spread
 from headway.bench.verdict import claims
 from headway.cli.bench_output import require_writable
 from headway.engine import Engine
 from headway.report import Grid
 
-_FOLLOWED = "arrivals followed it, and times and tokens/s are as they would be at 100, its speed at the beginning."
-_KEPT = "100 is what it was at the beginning. Arrivals did not follow it: at another speed it was another load."
+_FOLLOWED = (
+    " Speed is the machine's in the runs: time followed it, arrivals too, so that all figures are those at 100, its "
+    "speed at the beginning."
+)
 
 
 def grid(standings: Standings, factor: float) -> Grid:
     """The table at one rate, by throughput."""
     middles = standings.middles(factor)
-    runs = standings.comparable(factor)
+    runs = standings.at(factor)
     rows = sorted(middles.items(), key=lambda entry: -entry[1].output_throughput)
     some = rows[0][1]
     return Grid(
@@ -34,12 +37,15 @@ def grid(standings: Standings, factor: float) -> Grid:
             *("TTFT P50", "P95", "P99 ms"),
             *("ITL P50", "P99", "± %", "max ms"),
             *("preempt.", "recomp.", "wasted", "failed"),
-            *("speed %", "± %"),
+            *(("speed %", "± %") if standings.follows_speed else ()),
         ],
-        rows=[[policy, *_cells(score, runs[policy])] for policy, score in rows],
+        rows=[
+            [policy, *_cells(score, runs[policy]), *(_speed(score, runs[policy]) if standings.follows_speed else ())]
+            for policy, score in rows
+        ],
         note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
-        "± is half of what lies between the least and the greatest of the runs. Speed is the machine's around a run; "
-        + (_FOLLOWED if standings.follows_speed else _KEPT),
+        "± is half of what lies between the least and the greatest of the runs."
+        + (_FOLLOWED if standings.follows_speed else ""),
     )
 
 
@@ -49,8 +55,11 @@ def _cells(score: Score, runs: Sequence[Score]) -> list[float]:
         *(score.ttft_p50_ms, score.ttft_p95_ms, score.ttft_p99_ms),
         *(score.itl_p50_ms, score.itl_p99_ms, _range(runs, "itl_p99_ms"), score.itl_max_ms),
         *(score.num_preemptions, score.num_recomputed, score.num_wasted, score.num_failed),
-        *(100.0 * score.speed, _range(runs, "speed")),
     ]
+
+
+def _speed(score: Score, runs: Sequence[Score]) -> list[float]:
+    return [100.0 * score.speed, _range(runs, "speed")]
 
 
 def _range(runs: Sequence[Score], name: str) -> float:
@@ -63,6 +72,15 @@ def _range(runs: Sequence[Score], name: str) -> float:
 def verdict(standings: Standings, factor: float) -> list[dict[str, Any]]:
     """What came of the project's claims at one rate."""
     return [asdict(claim) for claim in claims(standings.middles(factor))]
+
+
+def lines(contest: Contest, standings: Standings) -> Iterator[str]:
+    """A table for each rate, and below it whether the project's claims hold."""
+    for factor in contest.factors:
+        if standings.middles(factor):
+            yield grid(standings, factor).to_text()
+            for claim in verdict(standings, factor):
+                yield f"  {'yes' if claim['holds'] else 'no '}  {claim['text']}"
 
 
 def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str, Any]:
@@ -112,6 +130,7 @@ def open_log(path: Path | None, contest: Contest, engine: Engine) -> Logbook | N
         "max_num_batched_tokens": config.max_num_batched_tokens,
         "limits": asdict(engine.limits),
         "base_rate": contest.base_rate,
+        "glance_tokens": GLANCE_TOKENS if contest.base_rate is None else None,
         "workload": asdict(contest.load),
         "settings": {policy: dict(values) for policy, values in contest.settings.items()},
     }

@@ -8,6 +8,7 @@ from headway.bench import Call, Closing, EngineTarget, IdCalls, Runner, RunPlan
 from headway.bench.contest import Base, Contest, rounds
 from headway.bench.logbook import Logbook
 from headway.bench.mixed import MixedLoad
+from headway.bench.pace import on_even_time
 from headway.bench.policies import Arena
 from headway.engine import EngineConfig, build_engine, with_policy
 from headway.errors import BadSetting
@@ -166,30 +167,34 @@ def test_a_contest_goes_on_where_its_log_ends(engine, tmp_path):
         go(("vllm",), {"context": 100})
 
 
-def test_arrivals_follow_the_speed_of_the_machine(engine, tmp_path):
-    """A machine that is far faster than when the base rate was measured gets as much more to do; a given rate stays."""
+def test_arrivals_and_figures_follow_the_speed_of_the_machine(engine, tmp_path):
+    """A machine that became far faster has as much more to do in a second; with a rate of its own, nobody looks."""
     load = MixedLoad(num_requests=4, prompt_median=10, prompt_p90=20, output_median=4, output_p90=8, context=200)
+    paced, pacemaker = on_even_time(engine)
+    assert paced.limits.num_blocks == engine.limits.num_blocks - 4
 
-    def go(base_rate):
-        log = Logbook(tmp_path / f"{base_rate}.jsonl", {})
-        log.set_base(Base(rate=10.0, yardstick_s=1e4))
-        runs = []
+    def go(under, maker):
+        log = Logbook(tmp_path / f"{maker is None}.jsonl", {})
+        log.set_base(Base(rate=0.05, glance_s=10.0))  # a request in 20 s, where a look took 10 s
+        scores = []
         arena = Arena(
-            engine,
-            Contest(policies=("vllm",), load=load, factors=(0.5,), repeats=1, base_rate=base_rate),
+            under,
+            Contest(policies=("vllm",), load=load, factors=(0.5,), repeats=1, base_rate=None if maker else 1e3),
+            pacemaker=maker,
             make_calls=lambda salt: TinyCalls(),
-            on_record=lambda heat, run, score: runs.append((run.workload["arrivals"]["rate"], score.speed)),
-            log=log,
+            on_record=lambda heat, run, score: scores.append((run, score)),
+            log=log if maker else None,
         )
-        asyncio.run(arena.run())
-        return runs[0]
+        standings = asyncio.run(arena.run())
+        assert standings.follows_speed == (maker is not None)
+        return scores[0]
 
-    rate, speed = go(None)
-    assert speed > 100
-    assert rate > 5.0 * 100
-    rate, speed = go(10.0)
-    assert speed > 100
-    assert rate == 5.0
+    run, score = go(paced, pacemaker)
+    assert run.workload["arrivals"]["rate"] == 0.025
+    assert score.duration_s > 10.0  # of that slow machine
+    assert score.speed > 100
+    assert all(request.is_ok and request.sent_s >= request.intended_s for request in run.requests)
+    assert go(engine, None)[1].speed == 1.0
 
 
 def test_each_round_begins_with_another_policy():

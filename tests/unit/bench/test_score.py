@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from headway.bench.contest import Standings
 from headway.bench.score import Score, middle, score, sustained_rate
 from headway.bench.verdict import claims
 from headway.report import Outcome, RequestRecord, RunRecord, StepSample
@@ -46,17 +45,6 @@ def test_the_middle_is_the_median_of_each_figure():
     """A bad round moves nothing."""
     rounds = [a_score(itl_p99_ms=value, num_steps=int(value)) for value in (3.0, 1.0, 100.0)]
     assert (middle(rounds).itl_p99_ms, middle(rounds).num_steps) == (3.0, 3)
-
-
-def test_a_slow_machine_is_the_same_run_in_slow_motion():
-    """At half the speed times count half and throughput double; counts and the speed itself are what they were."""
-    run = a_score(speed=0.5, duration_s=8.0, ttft_p95_ms=300.0, itl_p99_ms=40.0, output_throughput=10.0, num_steps=7)
-    fair = run.at_full_speed()
-    assert (fair.duration_s, fair.ttft_p95_ms, fair.itl_p99_ms, fair.output_throughput) == (4.0, 150.0, 20.0, 20.0)
-    assert (fair.num_steps, fair.speed) == (7, 0.5)
-    runs = {(1.2, "vllm"): [run]}
-    assert Standings(scores=runs, follows_speed=True).middles(1.2) == {"vllm": fair}
-    assert Standings(scores=runs, follows_speed=False).middles(1.2) == {"vllm": run}
 
 
 def test_the_sustained_rate_leaves_the_tail_out():

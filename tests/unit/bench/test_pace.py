@@ -1,0 +1,106 @@
+"""A clock that keeps step with the machine's speed."""
+
+import pytest
+
+from headway.bench.pace import GLANCE_TOKENS, NUM_TRIES, PERIOD_S, PacedClock, Pacemaker, on_even_time
+from headway.clock import VirtualClock
+from headway.core import Batch, Lane, StepResult
+from headway.engine import EngineConfig, build_engine
+from headway.errors import BadSetting
+from headway.executor.base import Capacity
+from headway.executor.finished import Finished
+from tests.support.tiny_model import write_tiny_gguf
+
+
+class Machine:
+    """An executor whose steps take a millisecond a token at full speed; every third one has a hiccup."""
+
+    def __init__(self):
+        self.time = VirtualClock(5.0)
+        self.speed = 1.0
+        self.num_steps = 0
+        self.blocks = set()
+
+    def capacity(self):
+        return Capacity(num_blocks=8, block_size=4)
+
+    def launch(self, batch):
+        (lane,) = batch.lanes
+        self.num_steps += 1
+        self.blocks |= set(lane.block_table)
+        hiccup_s = 0.1 if self.num_steps % NUM_TRIES == 0 and len(lane.token_ids) == GLANCE_TOKENS else 0.0
+        self.time.advance(len(lane.token_ids) * 1e-3 / self.speed + hiccup_s)
+        return Finished(StepResult())
+
+
+def seconds(maker, num_tokens):
+    """What a step takes by the paced clock."""
+    begin_s = maker.clock.now()
+    maker.launch(Batch(step=1, lanes=[Lane("a", [0] * num_tokens, 0, [1])]))
+    return maker.clock.now() - begin_s
+
+
+def test_a_step_takes_what_it_took_whatever_the_machine_does_meanwhile():
+    """At half and at twice the speed, after some seconds; the looks themselves take no time and no other's blocks."""
+    machine = Machine()
+    maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
+    assert maker.keep() == pytest.approx(GLANCE_TOKENS * 1e-3)
+    machine.blocks.clear()
+    assert seconds(maker, 2000) == pytest.approx(2.0)
+    for speed in (0.5, 2.0, 1.0):
+        machine.speed = speed
+        for _ in range(200):
+            seconds(maker, 500)
+        assert seconds(maker, 500) == pytest.approx(0.5, rel=0.05)
+        assert maker.clock.pace == pytest.approx(speed, rel=0.05)
+    assert machine.blocks == {1, 4, 5, 6, 7}
+
+
+def test_a_look_is_taken_once_in_a_period():
+    """However many steps there are."""
+    machine = Machine()
+    maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
+    maker.keep()
+    before = machine.num_steps
+    for _ in range(100):
+        seconds(maker, 100)
+    num_looks = (machine.num_steps - before - 100) / NUM_TRIES
+    assert num_looks == pytest.approx(10.0 / PERIOD_S, abs=2)
+
+
+def test_the_speed_is_held_against_that_of_another_day():
+    """A contest that goes on where it was interrupted goes on at that speed."""
+    machine = Machine()
+    maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
+    assert maker.keep(0.032) == 0.032
+    assert seconds(maker, 100) == pytest.approx(0.2)
+
+
+def test_the_clock_never_goes_back_and_counts_how_long_it_ran():
+    """Faster, slower, standing still."""
+    time = VirtualClock(100.0)
+    clock = PacedClock(time)
+    seen = [clock.now()]
+    for pace, passed_s in ((2.0, 3.0), (0.0, 10.0), (0.5, 4.0), (1.0, 0.0)):
+        clock.go_on_at(pace)
+        time.advance(passed_s)
+        seen.append(clock.now())
+    assert seen == [0.0, 6.0, 6.0, 8.0, 8.0]
+    assert clock.ran_s == 7.0
+
+
+def test_the_looks_have_blocks_of_their_own(tmp_path):
+    """Taken from the pool that policies see; a pool of no more than that is refused."""
+    write_tiny_gguf(tmp_path / "tiny.gguf")
+
+    def build(num_blocks):
+        return build_engine(
+            EngineConfig(model=str(tmp_path / "tiny.gguf"), executor="reference", num_blocks=num_blocks, block_size=4)
+        )
+
+    engine, maker = on_even_time(build(10))
+    assert engine.limits.num_blocks == 6
+    assert engine.limits.max_model_len == 24
+    assert maker.keep() > 0.0
+    with pytest.raises(BadSetting, match="4 of them are needed to follow"):
+        on_even_time(build(4))

@@ -67,3 +67,39 @@ def test_what_lasts_is_learnt(first, later):
         model.observe(load, costs(load, first if step < 40 else later))
     assert model.efficient_s(0.9) == pytest.approx(10 * FIXED_S * later, rel=0.2)
     assert model.predict(crowd(8)) == pytest.approx(costs(crowd(8), later), rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_machine_that_gets_twice_as_fast_for_good_makes_nothing_swing(seed):
+    """The usual pace and the coefficients do not chase each other: steps keep near the length that is right."""
+    controller, chance = BudgetController(None, 2048), random.Random(seed)
+    shares, passed_s, step = [], 0.0, 0
+    while passed_s < 600.0:
+        decodes = load = crowd(chance.randint(1, 12))
+        budget = controller.budget(decodes, 0.975)
+        if step % 3 == 0:
+            start = chance.choice((0, 200, 800))
+            num = int(min(2048, budget / (1.0 + controller.context_price * start)))
+            context = decodes.num_context + num * start + num * num // 2
+            load = StepLoad(decodes.num_tokens + num, context, decodes.num_seqs + 1)
+        pace = 8.0 if passed_s < 100.0 else 4.0
+        seconds = costs(load, pace) * chance.uniform(0.8, 1.2)
+        controller.observe(load, seconds, decodes)
+        passed_s, step = passed_s + seconds, step + 1
+        if passed_s > 300.0:
+            shares.append(controller.model.efficient_s(0.975) / (40 * FIXED_S * pace))
+    assert min(shares) > 0.6
+    assert max(shares) < 1.6
+
+
+@pytest.mark.parametrize(("step", "times"), [(0, 1e5), (1, 1e3), (9, 100.0), (15, 1e5), (15, 0.1)])
+def test_one_of_the_first_steps_that_took_long_is_not_believed(step, times):
+    """Weights come from the disk, a machine sleeps: the other first steps say what such a step takes."""
+    model, chance = StepTimeModel(), random.Random(step)
+    for at in range(40):
+        load = crowd(chance.randint(1, 12))
+        load.num_tokens += (at % 3 == 0) * chance.randint(16, 300)
+        model.observe(load, costs(load) * (times if at == step else 1.0))
+    for load in (crowd(2), crowd(9), StepLoad(200, 20_000, 1)):
+        assert model.predict(load) == pytest.approx(costs(load), rel=0.3)
+    assert model.efficient_s(0.9) == pytest.approx(10 * FIXED_S, rel=0.5)

@@ -15,6 +15,7 @@ _RIDGE = 1e-6
 _SWEEPS = 12
 _MOST_TOKENS = 1 << 30
 _MOST_PRICE = 0.1
+_HICCUP = 4.0
 
 
 @dataclass(slots=True)
@@ -60,23 +61,26 @@ class _Sums:
 class StepTimeModel:
     """seconds = pace × (c₀ + c₁·tokens + c₂·context + c₃·sequences), every coefficient at least 0.
 
-    The pace is the mean of measured ÷ fitted seconds over the last `PACE_S` of steps; its mean over `USUAL_S` is what
-    the machine usually does, and the coefficients are fitted to steps as they would have been then. A machine that
-    slows down while its load grows would else be taken for one whose sequences are dear, and its fixed cost for
-    nothing; steps then get so small, and so alike, that no later one corrects that. For the same reason the fixed cost
-    that sizes steps is the mean of c₀ over `USUAL_S`: it does not change within seconds, whatever a fit makes of them.
+    The pace is the mean of measured ÷ fitted seconds over the last `PACE_S` of steps, its mean over `USUAL_S` what the
+    machine usually does, and the coefficients are fitted to measured seconds ÷ pace. A machine that slows down while
+    its load grows would else be taken for one whose sequences are dear, and its fixed cost for nothing; steps then get
+    so small, and so alike, that no later one corrects that. For the same reason the fixed cost that sizes steps is the
+    mean of c₀ over `USUAL_S`: it does not change within seconds, whatever a fit makes of them. The first fit alone
+    says what pace 1 is. Were it to follow the usual pace, it would change what that is measured by: both would swing,
+    for minutes, and steps of different sizes, remembered for different times, would be fitted at different paces.
 
     Weighted least squares in which a step's weight fades by `FORGETTING` with every later one of about its size (to a
     factor of two in tokens), so the fit follows what changes for good, and by `LETTING_GO` with every step. What
     is known of sizes that do not occur any more must outlast the others: where all steps are alike, no fit tells their
     fixed cost from that of their tokens. Solved by coordinate descent on the 4 × 4 normal equations. A step that took
-    more than four times its prediction is cut to that: one hiccup must not bend the model.
+    more than `_HICCUP` times its prediction is cut to that: it must not bend the model.
     """
 
     def __init__(self) -> None:
         self._sizes: dict[int, _Sums] = {}
         self._coefficients = [0.0] * NUM_TERMS
         self._num_steps = 0
+        self._early: list[tuple[tuple[float, ...], float]] = []
         self._pace = self._usual = 1.0
         self._fixed_s = self._known_s = 0.0
 
@@ -91,22 +95,22 @@ class StepTimeModel:
         return tuple(self._coefficients)
 
     def observe(self, load: StepLoad, seconds: float) -> None:
-        """Learn from a measured step."""
-        if self.is_ready:
-            fitted_s = self._fitted_s(load)
-            seconds = self._at_usual_pace(min(seconds, 4.0 * (self._pace * fitted_s)), fitted_s)
-        size = load.num_tokens.bit_length()
-        sums = self._sizes.get(size)
-        if sums is None:
-            sums = self._sizes[size] = _Sums()
-        sums.add(load.terms(), seconds, FORGETTING * LETTING_GO ** (self._num_steps - sums.num_steps))
-        self._num_steps += 1
-        sums.num_steps = self._num_steps
-        if self._num_steps % 4 == 0 or self._num_steps <= MIN_STEPS:
-            self._solve()
+        """Learn from a measured step. One that took no time says nothing: a clock may tick more slowly than that."""
+        if seconds <= 0:
+            return
+        if not self.is_ready:
+            self._early.append((load.terms(), seconds))
+            self._begin()
+        else:
+            if (fitted_s := self._fitted_s(load)) > 0:
+                seconds = min(seconds, _HICCUP * self._pace * fitted_s)
+                self._follow(seconds / fitted_s, self._pace * fitted_s)
+            self._add(load.terms(), seconds / self._pace)
+            if self._num_steps % 4 == 0:
+                self._solve()
         if self.is_ready:
             self._known_s = min(USUAL_S, self._known_s + seconds)
-            self._fixed_s += seconds / self._known_s * (self._coefficients[0] - self._fixed_s)
+            self._fixed_s += min(1.0, seconds / self._known_s) * (self._coefficients[0] - self._fixed_s)
 
     def predict(self, load: StepLoad) -> float:
         """Expected seconds of a step."""
@@ -141,14 +145,37 @@ class StepTimeModel:
         """Seconds of a step at pace 1."""
         return sum(factor * term for factor, term in zip(self._coefficients, load.terms(), strict=True))
 
-    def _at_usual_pace(self, seconds: float, fitted_s: float) -> float:
-        """What a step would have taken then; moves both paces by it."""
-        if fitted_s <= 0:
-            return seconds
-        pace = seconds / fitted_s
-        self._pace += min(1.0, seconds / PACE_S) * (pace - self._pace)
-        self._usual += min(1.0, seconds / USUAL_S) * (pace - self._usual)
-        return seconds * self._usual / self._pace
+    def _follow(self, pace: float, expected_s: float) -> None:
+        """Move both paces by that of a step.
+
+        It weighs by the seconds expected of it. By those it took slow ones would weigh more: on a restless machine the
+        pace would be too high, and the coefficients, fitted to what is left, shrink without end.
+        """
+        self._pace += min(1.0, expected_s / PACE_S) * (pace - self._pace)
+        self._usual += min(1.0, expected_s / USUAL_S) * (pace - self._usual)
+
+    def _begin(self) -> None:
+        """Fit the first steps anew.
+
+        Where seconds are a sum of such terms, a step takes at most as many times another's seconds as the most grown of
+        its terms. Of one that takes `_HICCUP` times that, while weights come from the disk, only that much is believed:
+        it would bend the model for minutes. Two others must say so, since one may have been cut short.
+        """
+        self._sizes.clear()
+        self._num_steps = 0
+        for terms, seconds in self._early:
+            bounds = sorted(other_s * _growth(other, terms) for other, other_s in self._early)
+            most_s = bounds[:2][-1]
+            self._add(terms, seconds if seconds <= _HICCUP * most_s else most_s)
+        self._solve()
+        if self.is_ready:
+            self._early.clear()
+
+    def _add(self, terms: tuple[float, ...], seconds: float) -> None:
+        sums = self._sizes.setdefault(int(terms[1]).bit_length(), _Sums())
+        sums.add(terms, seconds, FORGETTING * LETTING_GO ** (self._num_steps - sums.num_steps))
+        self._num_steps += 1
+        sums.num_steps = self._num_steps
 
     def _solve(self) -> None:
         known = _Sums()
@@ -159,3 +186,8 @@ class StepTimeModel:
             for at, row in enumerate(known.gram):
                 rest = sum(row[other] * found[other] for other in range(NUM_TERMS) if other != at)
                 found[at] = max(0.0, (known.moments[at] - rest) / (row[at] + _RIDGE))
+
+
+def _growth(before: tuple[float, ...], after: tuple[float, ...]) -> float:
+    """How many times as much the most grown term is; a term that was nothing has grown without bound."""
+    return max(new / old if old else math.inf for old, new in zip(before, after, strict=True) if new)

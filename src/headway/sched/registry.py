@@ -49,10 +49,17 @@ def policy_class(name: str) -> type[Policy]:
         raise BadSetting(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(POLICIES))}, or module:Class")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        where = "it must be installed, or in a folder that PYTHONPATH names"
+        raise BadSetting(f"policy {name!r} cannot be loaded: {error}; {where}") from error
     except (ImportError, AttributeError, ValueError) as error:
         raise BadSetting(f"policy {name!r} cannot be loaded: {error}") from error
+    except Exception as error:  # whatever a module of somebody else's does while it is imported
+        raise BadSetting(f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise BadSetting(f"policy {name!r} is not a subclass of headway.sched.Policy")
+    if missing := [part for part in ("Params", "axes", "source") if not hasattr(found, part)]:
+        raise BadSetting(f"policy {name!r} has no {', '.join(missing)}; docs/adding-a-policy.md shows what each is")
     return found
 
 

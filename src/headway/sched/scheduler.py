@@ -36,7 +36,7 @@ from headway.sched.holding import HoldBack, let_pass, nobody
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 from headway.sched.stepping import Stepper
-from headway.sched.validate import binding_limit, check_plan
+from headway.sched.validate import binding_limit, check_plan, plan_of
 from headway.sched.view import View
 
 StopRule = Callable[[Sequence], FinishReason | None]
@@ -126,7 +126,7 @@ class Scheduler:
         ledger = Ledger(self.kv)
         waiting, held = let_pass(queues, self.hold_back, now_s)
         view = View(now_s, record.step, waiting, queues.running, queues.swapped, queues.ended, ledger)
-        plan = self.policy.plan(view)
+        plan = plan_of(self.policy, view, self._name)
         check_plan(plan, view, self._limits, self._name)
         plan.held |= held
         if plan.rejected:

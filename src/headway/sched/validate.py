@@ -7,11 +7,19 @@ from collections.abc import Container
 from headway.core import Hold, Place, Sequence, StepPlan
 from headway.errors import PolicyFault
 from headway.kv import KVCache
-from headway.sched.policy import PlanLimits
+from headway.sched.policy import PlanLimits, Policy
 from headway.sched.queues import Queues
 from headway.sched.view import View
 
 _NOBODY: frozenset[str] = frozenset()
+
+
+def plan_of(policy: Policy, view: View, name: str) -> StepPlan:
+    """What the policy plans. Raises `PolicyFault` where that is no plan at all."""
+    plan: object = policy.plan(view)
+    if not isinstance(plan, StepPlan):
+        raise PolicyFault(name, f"plan() returned {plan!r}, not a StepPlan")
+    return plan
 
 
 def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:

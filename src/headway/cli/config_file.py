@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from pathlib import Path
 
@@ -34,8 +35,12 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     defaults: dict[str, object] = {}
     for key, value in values.items():
         if key not in names or key in _NOT_KEYS:
-            known = ", ".join(sorted(names.keys() - _NOT_KEYS))
-            raise BadSetting(f"{path}: unknown key {key!r}; known: {known}, and the table policy")
+            known = sorted((names.keys() | {"policy"}) - _NOT_KEYS)
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise BadSetting(
+                f"{path}: unknown key {key!r}{hint}; known: {', '.join(known)}; policy may be a table, too"
+            )
         defaults[str(names[key])] = value if isinstance(value, list) else str(value)
     if "name" in policy:
         defaults["policy"] = str(policy["name"])

@@ -43,7 +43,8 @@ def test_the_careful_start_is_one_file(configs):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prot = 1", "unknown key 'prot'"),
+        ("prot = 1", "unknown key 'prot' (did you mean 'port'?)"),
+        ("[polcy]\nfair = false", "unknown key 'polcy' (did you mean 'policy'?)"),
         ("port = ", "is not TOML"),
         ('port = "x"', "--port"),
         ("policy = 3", "policy must be"),

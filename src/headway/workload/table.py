@@ -84,7 +84,7 @@ class Table:
         """Raises `BadSetting` for a field that nobody asked for."""
         for key in self._content:
             if key not in self._asked:
-                near = difflib.get_close_matches(str(key), self._asked, n=1)
+                near = difflib.get_close_matches(str(key), self._asked, n=1, cutoff=_NEAR)
                 hint = f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(sorted(self._asked))}"
                 raise self.error(str(key), f"is no field of {spell(self.path) or 'a workload'}{hint}")
 

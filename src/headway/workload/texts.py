@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from headway.core import json_value
 from headway.errors import BadSetting
 from headway.workload.conversations import TURNS, exchange
 
@@ -91,7 +92,4 @@ def _list(file: TextIO, path: Path) -> Iterator[tuple[str, object]]:
 def _lines(file: TextIO, path: Path) -> Iterator[tuple[str, object]]:
     for number, line in enumerate(filter(str.strip, file), start=1):
         where = f"prompts {path}, row {number}"
-        try:
-            yield where, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise BadSetting(f"{where}: not JSON: {error}") from error
+        yield where, json_value(line, where)

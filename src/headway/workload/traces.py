@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO, TypeVar, cast
 
+from headway.core import json_value
 from headway.errors import BadSetting
 from headway.workload import trace_columns as columns
 from headway.workload.trace_columns import Column
@@ -117,10 +118,7 @@ def _json_lines(file: TextIO, path: Path) -> Iterator[Mapping[str, object]]:
 
 
 def _object(line: str, where: str) -> Mapping[str, object]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadSetting(f"{where}: not JSON: {error}") from error
+    fields = json_value(line, where)
     if not isinstance(fields, dict):
         raise BadSetting(f"{where}: must be a JSON object, not {type(fields).__name__}")
     return fields

@@ -115,7 +115,11 @@ def test_rows_are_brought_into_the_order_of_time(tmp_path):
         ('{"quantile_levels": [0, 1], "clients": {}}\n', r"row 1: .*ServeGen's.* \[servegen\] with rates and lengths"),
         ("input_tokens,output_tokens\n", "holds no requests"),
         ("", "holds no requests"),
-        ('{"input_tokens": 1, "output_tokens": 2}\n{"input_tokens": \n', "row 2: not JSON"),
+        ('{"input_tokens": 1, "output_tokens": 2}\n{"input_tokens": \n', "row 2 is not JSON"),
+        (
+            '{"input_tokens": 1, "output_tokens": 2, "input_tokens": 3}\n',
+            "row 1: the key 'input_tokens' is there twice",
+        ),
         (
             '{"input_tokens": 1, "output_tokens": 2, "hash_ids": ["a"]}\n',
             r"row 1: hash_ids is \['a'\]; .* whole numbers",

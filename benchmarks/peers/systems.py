@@ -23,7 +23,6 @@ from headway.models import Tokenizer, open_model, resolve_model
 from headway.report import RunRecord
 
 HERE = Path(__file__).parent
-MAIN = "import sys; from headway.cli.main import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ def headway(*flags: str) -> Served:
     def start(host: Host, work: Work) -> Iterator[Running]:  # noqa: ARG001  # the defaults have room for all of it
         port = free_port()
         words = ["serve", "--port", str(port), "--threads", str(host.num_cores), "--log-level", "warning", *flags]
-        with server([sys.executable, "-c", MAIN, *words], port, "/ready") as running:
+        with server([sys.executable, "-m", "headway", *words], port, "/ready") as running:
             yield running
 
     return Served(start)

@@ -11,7 +11,7 @@ import typer
 from headway.cli.client import Client
 from headway.cli.flags import ApiKey, MaxTokens, SampleSeed, ServedModel, Temperature, TopP, Url
 from headway.cli.output import print_pieces
-from headway.cli.piped import piped_text
+from headway.cli.piped import is_typed, piped_text
 from headway.cli.sampling import given
 from headway.errors import BadSetting
 
@@ -33,7 +33,7 @@ def chat(
     seed: SampleSeed = None,
 ) -> None:
     """Talk to a server; the answer streams in. A piped stdin is one message."""
-    if message is None and not sys.stdin.isatty():
+    if message is None and not is_typed():
         message = piped_text()
     if message is not None and not message.strip():
         raise BadSetting("there is nothing to ask; give MESSAGE, or pipe one in")

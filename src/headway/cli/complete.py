@@ -10,7 +10,7 @@ import typer
 from headway.cli.client import Client
 from headway.cli.flags import ApiKey, MaxTokens, SampleSeed, ServedModel, Stops, Temperature, TopP, Url
 from headway.cli.output import print_pieces
-from headway.cli.piped import piped_text
+from headway.cli.piped import is_typed, piped_text
 from headway.cli.sampling import given
 from headway.errors import BadSetting
 
@@ -31,7 +31,7 @@ def complete(
 ) -> None:
     """Continue a text; what the model writes streams in, the prompt is not repeated."""
     if prompt is None:
-        if sys.stdin.isatty():
+        if is_typed():
             print("Write the text to continue, then Ctrl-D.", file=sys.stderr)
         prompt = piped_text()
     if not prompt:

@@ -63,6 +63,15 @@ def test_nothing_to_send(headway, fake_server, monkeypatch, command, message):
     assert fake_server.asked == []
 
 
+@pytest.mark.parametrize(("command", "said"), [("chat", "nothing to ask"), ("complete", "no text to continue")])
+def test_a_stdin_that_is_closed_is_an_empty_one(headway, fake_server, monkeypatch, command, said):
+    """Started with `<&-`, as by some supervisors, Python has no stdin at all: a message, and nothing sent."""
+    monkeypatch.setattr(sys, "stdin", None)
+    status, out, err = headway(command, "--url", fake_server.url)
+    assert (status, out, said in err) == (2, "", True)
+    assert fake_server.asked == []
+
+
 def test_chat_in_a_terminal(headway, fake_server, monkeypatch):
     """A conversation keeps its history, /reset forgets all but the system message, /exit leaves."""
     lines = iter(["Where?", "", "And?", "/reset", "Anew", "/exit"])

@@ -19,7 +19,7 @@ from headway.kv import HashedPrefixCache, KVCache, Ledger, NoPrefixCache, RadixP
 SIZE = 2
 COMMON = [0, 1, 1, 0, 0, 1, 0, 1]
 PREFIXES = {"none": NoPrefixCache, "hashed": lambda: HashedPrefixCache(SIZE), "radix": lambda: RadixPrefixCache(SIZE)}
-MOVES = {"take": 8, "reserve": 1, "give_back": 2, "keep": 2, "swap": 2, "try": 1}
+MOVES = {"take": 8, "decodes": 2, "reserve": 1, "give_back": 2, "keep": 2, "swap": 2, "try": 1}
 
 
 class Plan:
@@ -144,6 +144,8 @@ class World:
     def move(self, move, name, ledger, plan):
         if move in ("take", "reserve"):
             self.take(name, self.chance.randrange(20) if move == "reserve" else None, ledger, plan)
+        elif move == "decodes":
+            self.take_decodes(ledger, plan)
         elif move == "give_back":
             ledger.give_back(self.seqs[name])
             plan.drop(name)
@@ -190,6 +192,18 @@ class World:
             scratch.give_back(other)
         assert scratch.num_free == self.kv.num_blocks
         assert (ledger.num_free, ledger.num_taken, ledger.num_held(self.seqs[name])) == before
+
+    def take_decodes(self, ledger, plan):
+        """What is taken at once for the first of a row is what would be taken for one after the other."""
+        row = self.chance.sample(sorted(self.seqs), self.chance.randint(1, len(self.seqs)))
+        alone = ledger.scratch()
+        num = ledger.take_decodes(self.seqs[name] for name in row)
+        for name in row[:num]:
+            assert ledger.num_pending(self.seqs[name]) == 1
+            assert alone.take(self.seqs[name], 1)
+            plan.granted.add(name)
+        assert (ledger.num_free, ledger.takes) == (alone.num_free, alone.takes)
+        self.seen["decodes taken"] += num
 
     def take(self, name, reserve, ledger, plan):
         seq = self.seqs[name]
@@ -263,5 +277,5 @@ def test_the_walk_meets_everything():
     for _ in range(150):
         world.turn()
     met = world.seen | Counter(hits=world.kv.stats.num_hit_tokens, evictions=world.kv.stats.num_evicted)
-    expected = {*MOVES, "copies", "refused", "swapped together", "hits", "evictions"}
+    expected = {*MOVES, "decodes taken", "copies", "refused", "swapped together", "hits", "evictions"}
     assert {what for what in expected if met[what] < 3} == set(), met

@@ -91,3 +91,16 @@ def _show_one(found: dict[str, Any]) -> None:
         for parameter in found["parameters"]:
             table.add_row(parameter["name"], str(parameter["default"]), parameter["type"], parameter["help"])
         console.print(table)
+    if shared := _shared([parameter["name"] for parameter in found["parameters"]]):
+        console.print(
+            f"Where a command has a flag of the same name, as serve, its value is the default: {', '.join(shared)}.",
+            markup=False,
+        )
+
+
+def _shared(names: list[str]) -> list[str]:
+    """Those that `serve` and others have as flags, whose value is then the parameter's default."""
+    from headway.engine import EngineConfig
+
+    limits = EngineConfig().policy_defaults()
+    return [name for name in names if name in limits]

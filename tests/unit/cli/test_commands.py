@@ -50,6 +50,15 @@ def test_names_of_policies_are_whole_on_a_narrow_terminal(headway, monkeypatch):
     assert all(name in out for name in POLICIES)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("vllm", "default: max_num_batched_tokens, max_num_seqs,"), ("static", None)]
+)
+def test_policies_tells_which_defaults_come_from_a_flag(headway, name, told):
+    """`serve` has a budget of its own, 512, whatever the policy's table says."""
+    out = " ".join(headway("policies", name)[1].split())
+    assert told in out if told else "flag of the same name" not in out
+
+
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_policies_shows_one(headway, name):
     """One policy: axes, source, and each parameter with default, type and meaning."""

@@ -104,8 +104,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return _complain("headway", str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("headway", "interrupted", INTERRUPTED)
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
+    except (OSError, UnicodeEncodeError) as error:
+        if not _is_unwritable(error):
             raise
         return _unwritten(error)
     except Exception as error:
@@ -156,8 +156,20 @@ def _interrupt_again(tell: Callable[[sys.UnraisableHookArgs], object], thrown_aw
         tell(thrown_away)
 
 
-def _unwritten(error: OSError) -> int:
+def _is_unwritable(error: OSError | UnicodeEncodeError) -> bool:
+    """Whether the fault is of what should take our output; what no UTF-8 can write is a mistake of ours."""
+    if isinstance(error, UnicodeEncodeError):
+        return not error.encoding.startswith("utf")
+    return error.errno in _UNWRITABLE
+
+
+def _unwritten(error: OSError | UnicodeEncodeError) -> int:
     """What was printed or written came nowhere; if its reader has left, nobody is told."""
+    if isinstance(error, UnicodeEncodeError):
+        shown = ascii(error.object[error.start : error.end][:20])
+        return _complain(
+            "headway", f"{shown} cannot be written as {error.encoding}: set PYTHONIOENCODING=utf-8", FAILED
+        )
     with suppress(OSError):
         sys.stdout.flush()  # another file may be the full one
     # What is still buffered must not raise again when Python shuts down.

@@ -1,5 +1,6 @@
 """The face of the command line: help, exit statuses, one clear line per mistake."""
 
+import os
 import pathlib
 import runpy
 import signal
@@ -153,6 +154,13 @@ def test_a_full_disk_is_one_line():
             [sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (1, "headway: cannot write the output: No space left on device\n")
+
+
+def test_a_terminal_without_the_letters_is_one_line():
+    """The table of policies has a Greek letter; ASCII has none."""
+    done = run("policies", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 1
+    assert done.stderr == "headway: '\\u03b1' cannot be written as ascii: set PYTHONIOENCODING=utf-8\n"
 
 
 def test_help_loads_nothing_heavy():

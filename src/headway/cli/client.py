@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 5.0
 Body = Mapping[str, Any]
 
+_HINTS = {401: "; give the server's key with --api-key or HEADWAY_API_KEY"}
+_ADMIN_HINTS = dict.fromkeys((401, 403), "; give an admin's key with --api-key or HEADWAY_ADMIN_KEY")
+"""What to do about a status, where a user can do something."""
+
 
 class NoAnswer(HeadwayError):
     """The server cannot be reached, refuses, or breaks off."""
@@ -70,7 +74,7 @@ class Client:
                 if body
                 else self._http.request(method, f"/admin/{path}")
             )
-            _check(answer)
+            _check(answer, _ADMIN_HINTS)
             try:
                 document: dict[str, Any] = answer.json()
             except ValueError:
@@ -131,15 +135,14 @@ def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
     raise NoAnswer("the server ended the answer before it was whole")
 
 
-def _check(answer: httpx.Response) -> None:
+def _check(answer: httpx.Response, hints: Mapping[int, str] = _HINTS) -> None:
     if answer.is_success:
         return
     try:
         message = _message(answer.json())
     except ValueError:
         message = answer.reason_phrase or answer.text[:200]
-    hint = "; give the server's key with --api-key or HEADWAY_API_KEY" if answer.status_code == 401 else ""
-    raise NoAnswer(f"the server refused with status {answer.status_code}: {message}{hint}")
+    raise NoAnswer(f"the server refused with status {answer.status_code}: {message}{hints.get(answer.status_code, '')}")
 
 
 def _message(content: object) -> str:

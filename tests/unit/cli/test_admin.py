@@ -49,6 +49,14 @@ def server(monkeypatch):
     return respond
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_may_not_manage_is_told_which_one_may(server, capsys, status):
+    """Not the key of `chat`, which the server has just refused."""
+    server.answer = httpx.Response(status, json={"error": {"message": "no"}})
+    assert main(["admin", "show"]) == 1
+    assert "an admin's key with --api-key or HEADWAY_ADMIN_KEY" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "request_"),
     [

@@ -162,9 +162,15 @@ def test_contradictory_settings_are_refused():
         run_scene(scene, "sglang", {"min_new_token_ratio": "0.9"})
 
 
+class Doorless(Sglang):
+    """Sees what a door would have refused."""
+
+    refuses = True
+
+
 @pytest.mark.parametrize("mixed", ["false", "true"])
 def test_who_outgrows_all_memory_is_named(mixed):
     """It alone has all blocks and wants one more: the scene, not the policy, is at fault."""
     scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 6, "output": 60}]})
     with pytest.raises(BadSetting, match="A cannot run in this scene"):
-        run_scene(scene, "sglang", {"mixed_chunk": mixed})
+        run_scene(scene, f"{__name__}:Doorless", {"mixed_chunk": mixed})

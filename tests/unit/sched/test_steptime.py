@@ -103,3 +103,21 @@ def test_one_of_the_first_steps_that_took_long_is_not_believed(step, times):
     for load in (crowd(2), crowd(9), StepLoad(200, 20_000, 1)):
         assert model.predict(load) == pytest.approx(costs(load), rel=0.3)
     assert model.efficient_s(0.9) == pytest.approx(10 * FIXED_S, rel=0.5)
+
+
+@pytest.mark.parametrize("times", [1e-5, 1e5])
+def test_some_steps_that_broke_or_hung_are_soon_forgotten(times):
+    """Long prompts whose batch broke took hardly any time, others wait for a disk: seconds later times are right again.
+
+    So is, within minutes, what is usual: it is a mean over these.
+    """
+    model, chance = StepTimeModel(), random.Random(0)
+    for at in range(900):
+        load = crowd(chance.randint(1, 12))
+        load.num_tokens += (at % 3 == 0) * chance.randint(16, 300)
+        if 300 <= at < 303:
+            load = StepLoad(2048, 2_000_000, 4)
+        model.observe(load, costs(load) * (times if 300 <= at < 303 else 1.0))
+    for load in (crowd(2), crowd(9), StepLoad(200, 20_000, 1)):
+        assert model.predict(load) == pytest.approx(costs(load), rel=0.3)
+    assert model.efficient_s(0.9) == pytest.approx(10 * FIXED_S, rel=0.5 if times < 1 else 2.0)

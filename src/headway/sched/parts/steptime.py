@@ -73,7 +73,7 @@ class StepTimeModel:
     factor of two in tokens), so the fit follows what changes for good, and by `LETTING_GO` with every step. What
     is known of sizes that do not occur any more must outlast the others: where all steps are alike, no fit tells their
     fixed cost from that of their tokens. Solved by coordinate descent on the 4 × 4 normal equations. A step that took
-    more than `_HICCUP` times its prediction is cut to that: it must not bend the model.
+    more than `_HICCUP` times its prediction, or less than that part of it, counts as that: it must not bend the model.
     """
 
     def __init__(self) -> None:
@@ -103,8 +103,9 @@ class StepTimeModel:
             self._begin()
         else:
             if (fitted_s := self._fitted_s(load)) > 0:
-                seconds = min(seconds, _HICCUP * self._pace * fitted_s)
-                self._follow(seconds / fitted_s, self._pace * fitted_s)
+                expected_s = self._pace * fitted_s
+                seconds = min(max(seconds, expected_s / _HICCUP), expected_s * _HICCUP)
+                self._follow(seconds / fitted_s, self._usual * fitted_s)
             self._add(load.terms(), seconds / self._pace)
             if self._num_steps % 4 == 0:
                 self._solve()
@@ -145,14 +146,14 @@ class StepTimeModel:
         """Seconds of a step at pace 1."""
         return sum(factor * term for factor, term in zip(self._coefficients, load.terms(), strict=True))
 
-    def _follow(self, pace: float, expected_s: float) -> None:
+    def _follow(self, pace: float, usual_s: float) -> None:
         """Move both paces by that of a step.
 
-        It weighs by the seconds expected of it. By those it took slow ones would weigh more: on a restless machine the
-        pace would be too high, and the coefficients, fitted to what is left, shrink without end.
+        It weighs by the seconds that it usually takes. By those it took slow ones would weigh more: on a restless
+        machine the pace would be too high, and the coefficients, fitted to what is left, shrink without end.
         """
-        self._pace += min(1.0, expected_s / PACE_S) * (pace - self._pace)
-        self._usual += min(1.0, expected_s / USUAL_S) * (pace - self._usual)
+        self._pace += min(1.0, usual_s / PACE_S) * (pace - self._pace)
+        self._usual += min(1.0, usual_s / USUAL_S) * (pace - self._usual)
 
     def _begin(self) -> None:
         """Fit the first steps anew.

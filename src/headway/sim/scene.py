@@ -52,7 +52,7 @@ class Scene:
 def load_scene(path: Path) -> Scene:
     """Read a scene file. Raises `BadSetting` saying what is wrong and where."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"cannot read scene {path}: {getattr(error, 'strerror', None) or error}") from error
     return parse_scene(parse_text(text, "json", str(path)))
@@ -155,7 +155,8 @@ def _whole(
 ) -> int:
     value = entry.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadSetting(f"{where}: {key} is {value!r}; it must be a whole number between {low} and {high}")
+        shown = repr(value) if key in entry else "missing"
+        raise BadSetting(f"{where}: {key} is {shown}; it must be a whole number between {low} and {high}")
     return value
 
 

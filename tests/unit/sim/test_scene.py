@@ -52,3 +52,18 @@ def test_names_are_texts_and_tell_sequences_apart(requests, message):
 def test_what_is_null_is_left_out():
     """A tenant of null is no tenant, as with every other field that may be left out."""
     assert parse_scene(_scene({"tenant": None, "n": 2}, {"id": "A/2"})).requests[0].tenant == ""
+
+
+def test_a_field_that_is_not_there_is_called_missing():
+    """Not None, which nobody wrote."""
+    scene = _scene({})
+    del scene["requests"][0]["prompt"]
+    with pytest.raises(BadSetting, match="'A': prompt is missing; it must be a whole number between 1 and"):
+        parse_scene(scene)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    """Editors of one system put it before every text."""
+    path = tmp_path / "scene.json"
+    path.write_text(SCENE % ('"a"', "4", "0"), encoding="utf-8-sig")
+    assert load_scene(path).requests[0].id == "a"

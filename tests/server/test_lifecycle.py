@@ -13,6 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headway.server import ServerConfig, create_app
+from headway.server.serve import Leave
+from tests.support.fake_engine import FakeEngine
+
 pytestmark = pytest.mark.server
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +90,14 @@ def test_what_is_left_at_the_time_limit_is_aborted(process):
         output, errors = running.communicate(timeout=20)
         assert (running.returncode, errors) == (0, "")
         assert output.split() == ["start", "begin_drain", "begin_drain", "close"]
+
+
+def test_a_signal_tells_how_long_the_end_may_take(caplog):
+    """Whoever pressed Ctrl-C is not left to wonder for half a minute, and learns how to end it sooner."""
+    engine, config = FakeEngine(), ServerConfig(drain_delay_s=2.0, shutdown_timeout_s=30.0)
+    with caplog.at_level("INFO", "headway.server.serve"):
+        Leave(engine, config, create_app(engine, config)).want()
+    assert caplog.messages == ["stopping: what runs has 32 s to end; a second signal ends it now"]
 
 
 def test_an_idle_server_ends_at_once(process):

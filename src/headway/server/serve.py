@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import signal
@@ -20,6 +21,8 @@ from headway.server.bounded import bounded_http
 from headway.server.config import ServerConfig
 from headway.server.port import ServedEngine
 from headway.server.routes_tenants import reload_tenants
+
+logger = logging.getLogger(__name__)
 
 _LAST_WORDS_S = 5  # for answers to be written once the engine has ended every request
 _IDLE_CONNECTION_S = 75
@@ -103,6 +106,8 @@ class Leave:
     def want(self) -> None:
         """From here on `/ready` says 503, before anything else happens."""
         self._app.state.is_leaving = True
+        patience_s = self._config.drain_delay_s + self._config.shutdown_timeout_s
+        logger.info("stopping: what runs has %g s to end; a second signal ends it now", patience_s)
         if not self._config.drain_delay_s:
             self.engine.begin_drain()
         self.wanted.set()

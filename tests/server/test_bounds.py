@@ -207,6 +207,21 @@ def test_nothing_is_said_into_an_answer(junk, num_whole):
     assert all(len(answer.partition(b"\r\n\r\n")[2]) == length_of(answer) for answer in answers)
 
 
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "rest",
+    [POST + b"content-length: 100\r\n\r\n{", POST + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\nno length\r\n"],
+    ids=["half a body", "a broken body"],
+)
+def test_who_leaves_in_the_middle_of_a_request_still_gets_the_answer_to_the_one_before(monkeypatch, rest):
+    """The moment that an answer under way has left is a matter of that request, not of the last that came."""
+    monkeypatch.setattr("headway.server.bounded.LAST_WORD_S", 5.0)
+    with live(FakeEngine()) as server, server.open_socket() as connection:
+        connection.sendall(WHOLE + rest)
+        connection.shutdown(socket.SHUT_WR)
+        assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
+
+
 def test_nothing_private_of_the_web_server_is_relied_on():
     """What begins with an underscore comes and goes between the versions that are permitted."""
     assert [name for name in vars(BoundedHttp) if name[0] == "_" != name[1] and hasattr(HttpToolsProtocol, name)] == []

@@ -93,8 +93,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to keep the connection open
         """No more will be sent. An answer under way has a moment left; then the connection is closed."""
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete or cycle.more_body or self.transport.is_closing():
+        running = self._running
+        if running is None or running.response_complete or running.more_body or self.transport.is_closing():
             return False
         self.loop.call_later(LAST_WORD_S, self.transport.close)
         return True

@@ -215,7 +215,7 @@ def test_nothing_is_said_into_an_answer(junk, num_whole):
 )
 def test_who_leaves_in_the_middle_of_a_request_still_gets_the_answer_to_the_one_before(monkeypatch, rest):
     """The moment that an answer under way has left is a matter of that request, not of the last that came."""
-    monkeypatch.setattr("headway.server.bounded.LAST_WORD_S", 5.0)
+    monkeypatch.setattr("headway.server.bounded.LAST_WORD_S", 0.5)
     with live(FakeEngine()) as server, server.open_socket() as connection:
         connection.sendall(WHOLE + rest)
         connection.shutdown(socket.SHUT_WR)

@@ -188,7 +188,3 @@ def _commands() -> Callable[..., object]:
 def _complain(where: str, message: str, status: int) -> int:
     print(f"{where}: {' '.join(message.split())}", file=sys.stderr)
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

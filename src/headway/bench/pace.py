@@ -74,24 +74,35 @@ class Pacemaker:
         self._inner, self._time = inner, time
         lane = Lane("pace", token_ids=[0, 1] * (GLANCE_TOKENS // 2), start=0, block_table=list(block_ids))
         self._step = Batch(step=0, lanes=[lane])
-        self._usual_s = self._recent_s = 0.0
+        self.usual_s = self._recent_s = 0.0
+        self._seen_s: list[float] = []
         self._looked_s = -math.inf
 
-    def keep(self, usual_s: float | None = None) -> float:
-        """Keep pace with the moment at which the step took `usual_s`, or takes now; returns those seconds."""
+    def keep(self, usual_s: float | None = None) -> None:
+        """Pace 1 is from now on where the step takes `usual_s`; without it, what it takes now."""
         found_s = statistics.median(self._glance_s() for _ in range(2 * NUM_TRIES + 1))
-        self._usual_s, self._recent_s, self._looked_s = usual_s or found_s, found_s, self._time.now()
-        self.clock.go_on_at(self._usual_s / found_s)
-        return self._usual_s
+        self.usual_s, self._recent_s, self._looked_s = usual_s or found_s, found_s, self._time.now()
+        self._seen_s = [found_s]
+        self.clock.go_on_at(self.usual_s / found_s)
+
+    def settle(self) -> float:
+        """Pace 1 is from now on the middle of all looks since `keep`; returns how much more is done in a second then.
+
+        What a machine does at the moment at which somebody begins is not what it usually does.
+        """
+        before_s, self.usual_s = self.usual_s, statistics.median(self._seen_s)
+        self.clock.go_on_at(self.usual_s / self._recent_s)
+        return before_s / self.usual_s
 
     def launch(self, batch: Batch) -> Pending:
         """Look at the machine where it is time to, then start the step."""
         passed_s = self._time.now() - self._looked_s
-        if self._usual_s and passed_s >= PERIOD_S:
+        if self.usual_s and passed_s >= PERIOD_S:
             self.clock.go_on_at(0.0)
-            self._recent_s += -math.expm1(-passed_s / MEMORY_S) * (self._glance_s() - self._recent_s)
+            self._seen_s.append(seen_s := self._glance_s())
+            self._recent_s += -math.expm1(-passed_s / MEMORY_S) * (seen_s - self._recent_s)
             self._looked_s = self._time.now()
-            self.clock.go_on_at(self._usual_s / self._recent_s)
+            self.clock.go_on_at(self.usual_s / self._recent_s)
         return self._inner.launch(batch)
 
     def capacity(self) -> Capacity:

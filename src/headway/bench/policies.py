@@ -76,11 +76,13 @@ class Arena:
     async def _base(self) -> Base:
         log, maker = self._log, self._pacemaker
         known = log.base if log is not None else None
-        glance_s = maker.keep(known.glance_s if known else None) if maker else 0.0
+        if maker is not None:
+            maker.keep(known.glance_s if known else None)
         if known is not None:
             return known
-        rate = self._contest.base_rate or await self._sustained_rate()
-        base = Base(rate=rate, glance_s=glance_s)
+        base = Base(rate=self._contest.base_rate or await self._sustained_rate())
+        if maker is not None:
+            base = Base(rate=base.rate * maker.settle(), glance_s=maker.usual_s)
         if log is not None:
             log.set_base(base)
         return base

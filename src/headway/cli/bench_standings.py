@@ -18,7 +18,7 @@ from headway.report import Grid
 
 _FOLLOWED = (
     " Speed is the machine's in the runs: time followed it, arrivals too, so that all figures are those at 100, its "
-    "speed at the beginning."
+    "usual speed at the beginning."
 )
 
 

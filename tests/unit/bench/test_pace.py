@@ -44,7 +44,8 @@ def test_a_step_takes_what_it_took_whatever_the_machine_does_meanwhile():
     """At half and at twice the speed, after some seconds; the looks themselves take no time and no other's blocks."""
     machine = Machine()
     maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
-    assert maker.keep() == pytest.approx(GLANCE_TOKENS * 1e-3)
+    maker.keep()
+    assert maker.usual_s == pytest.approx(GLANCE_TOKENS * 1e-3)
     machine.blocks.clear()
     assert seconds(maker, 2000) == pytest.approx(2.0)
     for speed in (0.5, 2.0, 1.0):
@@ -72,8 +73,23 @@ def test_the_speed_is_held_against_that_of_another_day():
     """A contest that goes on where it was interrupted goes on at that speed."""
     machine = Machine()
     maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
-    assert maker.keep(0.032) == 0.032
+    maker.keep(0.032)
+    assert maker.usual_s == 0.032
     assert seconds(maker, 100) == pytest.approx(0.2)
+
+
+def test_a_slow_moment_at_the_beginning_is_not_what_is_usual():
+    """What was measured in seconds of that moment is told in seconds of what the machine did after it."""
+    machine = Machine()
+    machine.speed = 0.5
+    maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
+    maker.keep()
+    machine.speed = 1.0
+    for _ in range(100):
+        seconds(maker, 500)
+    assert seconds(maker, 500) == pytest.approx(1.0, rel=0.05)
+    assert maker.settle() == pytest.approx(2.0)
+    assert seconds(maker, 500) == pytest.approx(0.5, rel=0.05)
 
 
 def test_the_clock_never_goes_back_and_counts_how_long_it_ran():
@@ -101,6 +117,7 @@ def test_the_looks_have_blocks_of_their_own(tmp_path):
     engine, maker = on_even_time(build(10))
     assert engine.limits.num_blocks == 6
     assert engine.limits.max_model_len == 24
-    assert maker.keep() > 0.0
+    maker.keep()
+    assert maker.usual_s > 0.0
     with pytest.raises(BadSetting, match="4 of them are needed to follow"):
         on_even_time(build(4))

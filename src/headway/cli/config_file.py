@@ -1,17 +1,31 @@
-"""Settings in a TOML file: flags as keys, the policy's parameters as a table. Flags on the line win."""
+"""Settings in a TOML file: flags as keys, the policy's parameters as a table. Flags on the line win, `--set` by key."""
 
 from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from headway.cli.output import notices
 from headway.errors import BadSetting
 
 _NOT_KEYS = frozenset({"config", "set", "settings"})
 """Flags that a file cannot set by their own names: a policy's parameters stand in its table."""
+
+_TABLE = "headway.policy_table"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A file's parameters, for the policy that it names; without a name for whichever runs."""
+
+    path: Path
+    policy: str | None
+    settings: dict[str, str]
 
 
 def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
@@ -42,12 +56,30 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
                 f"{path}: unknown key {key!r}{hint}; known: {', '.join(known)}; policy may be a table, too"
             )
         defaults[str(names[key])] = value if isinstance(value, list) else str(value)
-    if "name" in policy:
-        defaults["policy"] = str(policy["name"])
-    settings = {key: _text(value) for key, value in policy.items() if key != "name"}
-    defaults["settings"] = [f"{key}={value}" for key, value in settings.items()]
+    name = str(policy["name"]) if "name" in policy else None
+    if name is not None:
+        defaults["policy"] = name
+    settings = {key.replace("-", "_"): _text(value) for key, value in policy.items() if key != "name"}
+    ctx.meta[_TABLE] = _Table(path, name, settings)
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     return path
+
+
+def add_from_file(ctx: typer.Context, texts: Sequence[str] | None) -> list[str]:
+    """The `--set` texts of the line, and before them what a file's table has for other keys.
+
+    A table for another policy than the line's says nothing, which is told.
+    """
+    given, table = list(texts or ()), ctx.meta.get(_TABLE)
+    if table is None or ctx.resilient_parsing:
+        return given
+    policy = ctx.params["policy"]
+    if table.policy not in (None, policy):
+        if table.settings:
+            notices().print(f"{table.path}: its [policy] table is for {table.policy}, not for {policy}", markup=False)
+        return given
+    keys = {text.partition("=")[0].strip().replace("-", "_") for text in given}
+    return [*(f"{key}={value}" for key, value in table.settings.items() if key not in keys), *given]
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.config_file import use_config_file
+from headway.cli.config_file import add_from_file, use_config_file
 from headway.cli.values import parse_memory
 
 ConfigFile = Annotated[
@@ -89,6 +89,7 @@ PolicyName = Annotated[
         "--policy",
         "--scheduling-policy",
         metavar="NAME",
+        is_eager=True,  # whose parameters --set and a file give is known before these are read
         help="Scheduling policy: a name of `headway policies`, or module:Class.",
         rich_help_panel=_SCHEDULING,
     ),
@@ -98,6 +99,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
+        callback=add_from_file,
         help="A parameter of the policy; repeat it for more.",
         show_default=False,
         rich_help_panel=_SCHEDULING,

@@ -30,6 +30,26 @@ def test_values_and_policy_table(tmp_path, configs):
     assert server.api_keys == ("a", "b")
 
 
+@pytest.mark.parametrize(
+    ("line", "policy", "settings"),
+    [
+        (["--set", "age-s=3"], "headway", {"itl_target_ms": "50", "fair": "false", "age_s": "3"}),
+        (["--set", "itl_target_ms=80"], "headway", {"itl_target_ms": "80", "fair": "false"}),
+        (["--policy", "headway"], "headway", {"itl_target_ms": "50", "fair": "false"}),
+        (["--policy", "vllm", "--set", "order=priority"], "vllm", {"order": "priority"}),
+    ],
+)
+def test_the_line_wins_key_by_key(tmp_path, configs, capsys, line, policy, settings):
+    """What it does not name is the file's; a table for another policy is left out, and that is told."""
+    path = tmp_path / "headway.toml"
+    path.write_text('[policy]\nname = "headway"\nitl-target-ms = 50\nfair = false\n')
+    for words in ([*line, "--config", str(path)], ["--config", str(path), *line]):
+        assert main(["serve", *words]) == 0
+        engine = configs.pop()[0]
+        assert (engine.policy, engine.policy_settings) == (policy, settings)
+        assert ("its [policy] table is for headway" in capsys.readouterr().err) == (policy != "headway")
+
+
 def test_the_careful_start_is_one_file(configs):
     """`examples/careful.toml` leaves a quarter of the KV cache to answers that grow, and bounds prompts and queue."""
     path = Path(__file__).parents[3] / "examples" / "careful.toml"

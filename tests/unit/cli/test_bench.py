@@ -13,7 +13,7 @@ from headway.bench.score import Score
 from headway.cli.bench_capacity import capacity_grid
 from headway.cli.bench_options import default_executor
 from headway.cli.bench_output import write, write_then
-from headway.cli.bench_screen import table
+from headway.cli.bench_screen import Screen, table
 from headway.cli.bench_standings import grid, verdict
 from headway.cli.main import main
 from headway.errors import BadSetting
@@ -168,6 +168,20 @@ def test_a_run_at_a_glance():
         drawn = console.file.getvalue()
         for part in ("7/9  vllm", words, "in flight 2", "ok 3", "refused 1", "30 tokens/s", "TTFT 250 ms", "TPOT -"):
             assert part in drawn
+
+
+def test_where_no_terminal_is_a_line_now_and_then_says_that_it_goes_on(capsys):
+    """Every half minute of each run, and not for each look."""
+    some = Progress(elapsed_s=0.0, num_total=10, num_sent=6, num_in_flight=2, ended={Outcome.OK: 4}, num_output=60)
+    with Screen() as screen:
+        for heading, last_s in (("vllm", 61), ("orca", 40)):
+            for elapsed_s in range(last_s):
+                screen.show(heading, replace(some, elapsed_s=float(elapsed_s)))
+    assert capsys.readouterr().err.splitlines() == [
+        "vllm: 4 of 10 in 30 s, 2 in flight, 2 tokens/s",
+        "vllm: 4 of 10 in 60 s, 2 in flight, 1 tokens/s",
+        "orca: 4 of 10 in 30 s, 2 in flight, 2 tokens/s",
+    ]
 
 
 def test_a_comparison_with_a_run_that_is_no_measure_says_so_first(capsys, tmp_path):

@@ -54,7 +54,9 @@ def read_header(path: Path, data: mmap.mmap) -> GgufHeader:
     """
     cursor = _Cursor(path, data)
     if data[:4] != b"GGUF":
-        raise BadModelFile(f"{path} is not a GGUF file: it begins with {bytes(data[:4])!r}, not b'GGUF'")
+        raise BadModelFile(
+            f"{path} is not a GGUF file: it begins with {bytes(data[:4]).decode('latin-1')!r}, not 'GGUF'"
+        )
     cursor.at = 4
     version = cursor.scalar("I")
     if version not in (2, 3):

@@ -24,10 +24,10 @@ def a_policy(name, **settings):
 class Engine:
     """A core in virtual time, and everything it ever said."""
 
-    def __init__(self, policy):
+    def __init__(self, policy, num_blocks=NUM_BLOCKS):
         self.clock = VirtualClock()
-        kv = KVCache(NUM_BLOCKS, BLOCK_SIZE, make_prefix_cache("hashed", BLOCK_SIZE))
-        executor = SimulatedExecutor(NUM_BLOCKS, BLOCK_SIZE, self.clock, lambda batch: 0.01, {})
+        kv = KVCache(num_blocks, BLOCK_SIZE, make_prefix_cache("hashed", BLOCK_SIZE))
+        executor = SimulatedExecutor(num_blocks, BLOCK_SIZE, self.clock, lambda batch: 0.01, {})
         stop = lambda seq: FinishReason.LENGTH if seq.num_output >= seq.request.max_output else None  # noqa: E731
         self.core = EngineCore(Scheduler(policy, kv, stop, name="first"), executor, self.clock)
         self.events = []
@@ -109,3 +109,23 @@ def test_the_same_policy_with_other_parameters_keeps_its_place_and_its_knowledge
     assert second.counters is counters
     assert not [event for event in engine.events if isinstance(event, Preempted)]
     assert len([event for event in engine.events if isinstance(event, Finished)]) == 8
+
+
+def test_what_is_held_in_the_queue_does_not_lock_the_engine_when_parts_are_switched_off():
+    """D has given up half for G and waits with the rest; B, which comes first, needs that, and prices are off by now."""
+    engine = Engine(a_policy("headway", overflow=0), num_blocks=9)
+
+    def submit(name, first_id, num_prompt, max_output, priority):
+        prompt = tuple(range(first_id, first_id + num_prompt))
+        engine.core.submit(Request(id=name, prompt_ids=prompt, max_output=max_output, priority=priority))
+
+    submit("D", 100, 26, 7, 0)
+    submit("G", 200, 8, 4, -2)
+    engine.core.step()
+    submit("B", 300, 29, 3, -1)
+    while not [event for event in engine.events if isinstance(event, Preempted)]:
+        engine.core.step()
+    assert engine.core.scheduler.kv.num_held("D") > 0
+    engine.core.change_policy(a_policy("headway", overflow=0, shortage_by_cost=False), "headway")
+    engine.run()
+    assert [event.request.id for event in engine.events if isinstance(event, Finished)] == ["G", "B", "D"]

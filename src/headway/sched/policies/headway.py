@@ -170,7 +170,7 @@ class Headway(Policy):
         )
 
     def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:
-        if self._params.shortage_by_cost:
+        if self._params.shortage_by_cost or not view.running:  # the queue alone holds memory
             return relieve(view, plan, self.meter.prices, rank)
         left = [seq for seq in view.running if not seq.num_in_flight and not _is_preempted(plan, seq)]
         return len(left) > 1 and preempt(plan, view, left[-1])

@@ -112,7 +112,7 @@ def test_the_same_policy_with_other_parameters_keeps_its_place_and_its_knowledge
 
 
 def test_what_is_held_in_the_queue_does_not_lock_the_engine_when_parts_are_switched_off():
-    """D has given up half for G and waits with the rest; B, which comes first, needs that, and prices are off by now."""
+    """D has given up half for G and waits with the rest; B, which comes first, needs that; prices are off by now."""
     engine = Engine(a_policy("headway", overflow=0), num_blocks=9)
 
     def submit(name, first_id, num_prompt, max_output, priority):

@@ -99,10 +99,12 @@ class Pacemaker:
         passed_s = self._time.now() - self._looked_s
         if self.usual_s and passed_s >= PERIOD_S:
             self.clock.go_on_at(0.0)
-            self._seen_s.append(seen_s := self._glance_s())
-            self._recent_s += -math.expm1(-passed_s / MEMORY_S) * (seen_s - self._recent_s)
-            self._looked_s = self._time.now()
-            self.clock.go_on_at(self.usual_s / self._recent_s)
+            try:
+                self._seen_s.append(seen_s := self._glance_s())
+                self._recent_s += -math.expm1(-passed_s / MEMORY_S) * (seen_s - self._recent_s)
+            finally:  # a look that failed fails the step, but time goes on
+                self._looked_s = self._time.now()
+                self.clock.go_on_at(self.usual_s / self._recent_s)
         return self._inner.launch(batch)
 
     def capacity(self) -> Capacity:

@@ -23,10 +23,11 @@ BASELINE = "vllm"
 def fit(engine: Engine, contest: Contest) -> tuple[Engine, Contest, Pacemaker | None]:
     """What an `Arena` is made of: time follows the machine's speed, unless the contest has a rate of its own.
 
+    Nor does it on a device that takes several batches at once: how long one takes there is no measure of it.
     Raises `BadSetting` where the pool or a sequence is too small.
     """
     pacemaker = None
-    if contest.base_rate is None:
+    if contest.base_rate is None and engine.core.executor.capacity().in_flight == 1:
         engine, pacemaker = on_even_time(engine)
     return engine, contest.within(engine.limits.max_model_len), pacemaker
 
@@ -38,7 +39,7 @@ class Arena:
     from its seed, if not of common words. Runs that the `log` holds are not made again.
 
     Machines change their speed while a long contest lasts. With a `pacemaker` (and the engine that came with it) all
-    times, arrivals too, are those of a machine that keeps the speed which it had when the base rate was measured.
+    times, arrivals too, are those of a machine that keeps its usual speed of when the base rate was measured.
     """
 
     def __init__(

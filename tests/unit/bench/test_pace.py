@@ -6,7 +6,7 @@ from headway.bench.pace import GLANCE_TOKENS, NUM_TRIES, PERIOD_S, PacedClock, P
 from headway.clock import VirtualClock
 from headway.core import Batch, Lane, StepResult
 from headway.engine import EngineConfig, build_engine
-from headway.errors import BadSetting
+from headway.errors import BadSetting, ExecutorFault
 from headway.executor.base import Capacity
 from headway.executor.finished import Finished
 from tests.support.tiny_model import write_tiny_gguf
@@ -103,6 +103,18 @@ def test_the_clock_never_goes_back_and_counts_how_long_it_ran():
         seen.append(clock.now())
     assert seen == [0.0, 6.0, 6.0, 8.0, 8.0]
     assert clock.ran_s == 7.0
+
+
+def test_a_look_that_fails_does_not_stop_the_clock():
+    """The step fails, as an executor's do; whoever waits for a moment on the clock waits no longer for that."""
+    machine = Machine()
+    maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
+    maker.keep()
+    machine.time.advance(2 * PERIOD_S)
+    machine.launch = lambda batch: Finished(ExecutorFault("broken"))
+    with pytest.raises(ExecutorFault, match="broken"):
+        maker.launch(Batch(step=1, lanes=[Lane("a", [0], 0, [1])]))
+    assert maker.clock.pace > 0.0
 
 
 def test_the_looks_have_blocks_of_their_own(tmp_path):

@@ -19,8 +19,8 @@ class CostModel(Protocol):
         """Seconds that one stage of the device needs for a step: all of it, unless it is a pipeline."""
         ...
 
-    def between_s(self, load: Load) -> float:  # noqa: ARG002  the answer of models that cannot tell
-        """Seconds of these that pass between the step and the next one, where no policy sees them."""
+    def between_s(self, _load: Load, /) -> float:
+        """Seconds of these that pass between the step and the next one, where no policy sees them; 0 if unknown."""
         return 0.0
 
 

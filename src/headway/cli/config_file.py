@@ -17,6 +17,7 @@ _NOT_KEYS = frozenset({"config", "set", "settings"})
 """Flags that a file cannot set by their own names: a policy's parameters stand in its table."""
 
 _TABLE = "headway.policy_table"
+_ORIGIN = "headway.config_file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,14 @@ class _Table:
     settings: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """The file that the defaults are from, and how it writes the key of each parameter."""
+
+    path: Path
+    keys: dict[str, str]
+
+
 def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make a file's values the defaults of the command, before its other flags are read.
 
@@ -36,7 +45,9 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     """
     if path is None or ctx.resilient_parsing:
         return path
-    values = {key.replace("-", "_"): value for key, value in _read(path).items()}
+    content = _read(path)
+    spelled = {key.replace("-", "_"): key for key in content}
+    values = {key: content[name] for key, name in spelled.items()}
     policy = values.pop("policy", {})
     if isinstance(policy, str):
         policy = {"name": policy}
@@ -47,6 +58,7 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     }
     names |= {str(param.name): param.name for param in ctx.command.params}
     defaults: dict[str, object] = {}
+    origin = _Origin(path, {})
     for key, value in values.items():
         if key not in names or key in _NOT_KEYS:
             known = sorted((names.keys() | {"policy"}) - _NOT_KEYS)
@@ -56,11 +68,13 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
                 f"{path}: unknown key {key!r}{hint}; known: {', '.join(known)}; policy may be a table, too"
             )
         defaults[str(names[key])] = value if isinstance(value, list) else str(value)
+        origin.keys[str(names[key])] = spelled[key]
     name = str(policy["name"]) if "name" in policy else None
     if name is not None:
         defaults["policy"] = name
     settings = {key.replace("-", "_"): _text(value) for key, value in policy.items() if key != "name"}
     ctx.meta[_TABLE] = _Table(path, name, settings)
+    ctx.meta[_ORIGIN] = origin
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     return path
 
@@ -80,6 +94,18 @@ def add_from_file(ctx: typer.Context, texts: Sequence[str] | None) -> list[str]:
         return given
     keys = {text.partition("=")[0].strip().replace("-", "_") for text in given}
     return [*(f"{key}={value}" for key, value in table.settings.items() if key not in keys), *given]
+
+
+def blame_file(error: Exception) -> str | None:
+    """What is wrong with a value, by file and key, if the value of this usage error came out of a file."""
+    ctx, param = getattr(error, "ctx", None), getattr(error, "param", None)
+    if ctx is None or param is None or (origin := ctx.meta.get(_ORIGIN)) is None:
+        return None
+    # By name: typer may bring its own copy of click's enumeration.
+    source = ctx.get_parameter_source(param.name)
+    if source is None or source.name != "DEFAULT_MAP" or param.name not in origin.keys:
+        return None
+    return f"{origin.path}: {origin.keys[param.name]}: {getattr(error, 'message', error)}"
 
 
 def _read(path: Path) -> dict[str, object]:

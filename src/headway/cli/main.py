@@ -19,6 +19,7 @@ import typer.main
 
 from headway.cli.admin import admin_app
 from headway.cli.bench import bench, bench_settings
+from headway.cli.config_file import blame_file
 from headway.cli.fidelity import fidelity_app
 from headway.cli.nested import Face
 from headway.cli.simulate import simulate
@@ -114,7 +115,7 @@ def main(args: Sequence[str] | None = None) -> int:
         # A usage error, known by its shape: typer brings its own copy of click, or not, depending on its version.
         where = getattr(getattr(error, "ctx", None), "command_path", "headway")
         # Where a command alone is missing its help was shown, and nothing else is said.
-        mistake = explain().rstrip(".") or "which command?"
+        mistake = (blame_file(error) or explain()).rstrip(".") or "which command?"
         return _complain(where, f"{mistake} (see {where} --help)", BAD_INPUT)
     return status if isinstance(status, int) else 0
 

@@ -66,7 +66,9 @@ def test_the_careful_start_is_one_file(configs):
         ("prot = 1", "unknown key 'prot' (did you mean 'port'?)"),
         ("[polcy]\nfair = false", "unknown key 'polcy' (did you mean 'policy'?)"),
         ("port = ", "is not TOML"),
-        ('port = "x"', "--port"),
+        ('port = "x"', "headway.toml: port: "),
+        ("max-num-seqs = [1]", "headway.toml: max-num-seqs: "),
+        ('kv_cache_memory = "64Miles"', "headway.toml: kv_cache_memory: '64Miles' is no amount"),
         ("policy = 3", "policy must be"),
         ("[set]\nfair = false", "unknown key 'set'"),
         ("settings = ['fair=false']", "unknown key 'settings'"),
@@ -81,6 +83,14 @@ def test_mistakes_are_one_line(tmp_path, configs, capsys, text, message):
     assert message in err
     assert err.count("\n") == 1
     assert not configs
+
+
+def test_the_line_is_blamed_for_its_own_values(tmp_path, configs, capsys):
+    """A flag that is wrong on the line is named as a flag, whatever the file has."""
+    path = tmp_path / "headway.toml"
+    path.write_text('port = "x"')
+    assert main(["serve", "--config", str(path), "--port", "y"]) == 2
+    assert "Invalid value for '--port'" in capsys.readouterr().err
 
 
 def test_missing_file(configs, capsys):

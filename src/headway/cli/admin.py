@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.flags import Json, Url
+from headway.cli.nested import Face
 from headway.cli.output import print_json
 from headway.errors import BadSetting
 
@@ -23,7 +24,8 @@ TenantName = Annotated[str | None, typer.Option(help="Only this tenant.", show_d
 
 def admin_app() -> typer.Typer:
     """The group of commands."""
-    app = typer.Typer(name="admin", help="Look at and turn the knobs of a running server.", no_args_is_help=True)
+    help_ = "Look at and turn the knobs of a running server."
+    app = typer.Typer(name="admin", cls=Face, help=help_, no_args_is_help=True)
     for command in (show, set_, drain, resume, abort):
         app.command(name=command.__name__.rstrip("_"))(command)
     app.command(name="reset-cache")(reset_cache)

@@ -6,7 +6,7 @@ from functools import cache
 
 import typer
 
-from headway.cli.nested import run_nested
+from headway.cli.nested import Face, run_nested
 
 
 def bench(ctx: typer.Context) -> int:
@@ -35,6 +35,7 @@ def make_bench() -> typer.Typer:
     from headway.cli.workload_flags import with_workload
 
     app = typer.Typer(
+        cls=Face,
         help=bench.__doc__,
         no_args_is_help=True,
         add_completion=False,

@@ -12,6 +12,7 @@ import typer
 
 from headway.cli.fidelity_engine import engine
 from headway.cli.flags import Json
+from headway.cli.nested import Face
 from headway.cli.output import print_json, results
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ Folder = Annotated[
 
 def fidelity_app() -> typer.Typer:
     """The group of checks; each prints its table and ends with status 1 beyond its bound."""
-    app = typer.Typer(help="Compare the simulator with measurements.", no_args_is_help=True, name="fidelity")
+    help_ = "Compare the simulator with measurements."
+    app = typer.Typer(name="fidelity", cls=Face, help=help_, no_args_is_help=True)
     app.command()(gpu)
     app.command()(operators)
     app.command()(engine)

@@ -24,10 +24,18 @@ def run_nested(app: typer.Typer, ctx: typer.Context, name: str) -> int:
 
 
 class Face(TyperGroup):
-    """All commands. An interruption comes out as `typer.Abort`, whatever this version of typer makes of it."""
+    """A group of commands. An interruption comes out as `typer.Abort`, whatever this version of typer makes of it.
+
+    A usage error always says whose it is: the parser leaves that out of what it says of a flag without its value.
+    """
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  a class of click's, or of the copy that newer typers hide
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise typer.Abort from error
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None and (name := ctx.invoked_subcommand):
+                usage: Any = error  # known by its shape, as above
+                usage.ctx = type(ctx)(self.commands[name], info_name=name, parent=ctx)
+            raise

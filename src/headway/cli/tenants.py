@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli.flags import Json
+from headway.cli.nested import Face
 from headway.cli.output import notices, print_json, results
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The tenants file, as
 
 def tenants_app() -> typer.Typer:
     """The commands."""
-    app = typer.Typer(name="tenants", help="Who may use a server: keys, limits, shares.", no_args_is_help=True)
+    help_ = "Who may use a server: keys, limits, shares."
+    app = typer.Typer(name="tenants", cls=Face, help=help_, no_args_is_help=True)
     app.command("add-key")(add_key)
     app.command("list")(list_tenants)
     app.command("check")(check)

@@ -124,6 +124,16 @@ def test_a_group_alone_shows_its_help_and_what_is_missing(headway, group):
     assert f"Usage: headway {group}" in out
 
 
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("serve", "--port"), ("admin set", "--url"), ("bench serve", "--url"), ("simulate", "--policy")],
+)
+def test_a_flag_without_its_value_points_to_the_help_of_its_command(headway, command, flag):
+    """In commands of commands, too."""
+    said = f"headway {command}: Option '{flag}' requires an argument (see headway {command} --help)\n"
+    assert headway(*command.split(), flag) == (2, "", said)
+
+
 def test_a_signal_is_not_lost_where_python_throws_exceptions_away(monkeypatch, capsys):
     """One that comes in the callback of a weak reference, of which imports have many, still ends the command."""
 

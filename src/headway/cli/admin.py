@@ -17,7 +17,9 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 AdminKey = Annotated[
     str | None,
-    typer.Option("--api-key", help="An admin's key.", envvar="HEADWAY_ADMIN_KEY", show_default=False, metavar="KEY"),
+    typer.Option(
+        "--api-key", help="An admin's key.", envvar="HEADWAY_ADMIN_API_KEY", show_default=False, metavar="KEY"
+    ),
 ]
 TenantName = Annotated[str | None, typer.Option(help="Only this tenant.", show_default="everybody")]
 

@@ -16,7 +16,7 @@ CONNECT_TIMEOUT_S = 5.0
 Body = Mapping[str, Any]
 
 _HINTS = {401: "; give the server's key with --api-key or HEADWAY_API_KEY"}
-_ADMIN_HINTS = dict.fromkeys((401, 403), "; give an admin's key with --api-key or HEADWAY_ADMIN_KEY")
+_ADMIN_HINTS = dict.fromkeys((401, 403), "; give an admin's key with --api-key or HEADWAY_ADMIN_API_KEY")
 """What to do about a status, where a user can do something."""
 
 

@@ -5,12 +5,13 @@ import signal
 
 import httpx
 import pytest
+from typer.main import get_command
 
 from headway.cli import client as client_module
 from headway.cli.admin import parse_patch
 from headway.cli.explain import lines_of
 from headway.cli.guarding import ADMISSION, guarding_of, parse_slo
-from headway.cli.main import main
+from headway.cli.main import main, make_app
 from headway.engine import AdmissionLimits
 from headway.errors import BadSetting
 
@@ -49,12 +50,21 @@ def server(monkeypatch):
     return respond
 
 
+def test_the_key_comes_from_the_variable_that_the_server_reads(server, monkeypatch):
+    """One name for both: what `serve` takes as the admin's key, the commands send."""
+    monkeypatch.setenv("HEADWAY_ADMIN_API_KEY", "hw-admin")
+    assert main(["admin", "show"]) == 0
+    assert server.asked[0][3]["authorization"] == "Bearer hw-admin"
+    variables = {option.envvar for option in get_command(make_app()).commands["serve"].params}
+    assert "HEADWAY_ADMIN_API_KEY" in variables
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_may_not_manage_is_told_which_one_may(server, capsys, status):
     """Not the key of `chat`, which the server has just refused."""
     server.answer = httpx.Response(status, json={"error": {"message": "no"}})
     assert main(["admin", "show"]) == 1
-    assert "an admin's key with --api-key or HEADWAY_ADMIN_KEY" in capsys.readouterr().err
+    assert "an admin's key with --api-key or HEADWAY_ADMIN_API_KEY" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

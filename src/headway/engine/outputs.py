@@ -36,7 +36,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """A snapshot for `/load`, the log line and metrics. Tokens are totals since the start.
+    """A snapshot for `/load`, the log line and metrics. Tokens are totals since the start, prompts' from admission.
 
     `num_queued_tokens` are those of prompts that wait for their first place, `refused` counts refusals by cause,
     `guardrail_level` is 0 while all promises hold. A block is used by a sequence, cached for whoever asks next, or

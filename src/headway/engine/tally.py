@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headway.core import Admitted, Arrived, Cause, Event, Preempted, Rejected, StepRecord, TokenEmitted
+from headway.core import Admitted, Arrived, Cause, Event, Finished, Preempted, Rejected, StepRecord, TokenEmitted
 from headway.engine.core import EngineCore
 from headway.engine.outputs import EngineStats
 
 
 class Tally:
-    """Counts prompt, cached and output tokens, preemptions, steps, and what was refused after it had been queued."""
+    """Counts prompt, cached and output tokens, preemptions, steps, and what was refused after it had been queued.
+
+    A prompt counts when its request is first admitted, as what the cache had of it does: the one is a share of the other.
+    """
 
     def __init__(self) -> None:
+        self._not_begun: dict[str, int] = {}
         self._num_prompt_tokens = 0
         self._num_cached_tokens = 0
         self._num_output_tokens = 0
@@ -27,14 +31,19 @@ class Tally:
                 case TokenEmitted():
                     self._num_output_tokens += 1
                 case Arrived(request, _):
-                    self._num_prompt_tokens += request.num_prompt
-                case Admitted(is_first=True, num_cached=num_cached):
-                    self._num_cached_tokens += num_cached
+                    self._not_begun[request.id] = request.num_prompt
+                case Admitted(request_id=request_id, num_cached=num_cached):
+                    if (num_prompt := self._not_begun.pop(request_id, None)) is not None:
+                        self._num_prompt_tokens += num_prompt
+                        self._num_cached_tokens += num_cached
+                case Finished(request):
+                    self._not_begun.pop(request.id, None)
                 case Preempted():
                     self._num_preemptions += 1
                 case StepRecord():
                     self._num_steps += 1
-                case Rejected(cause=cause):
+                case Rejected(request, cause=cause):
+                    self._not_begun.pop(request.id, None)
                     self._rejected[cause] += 1
                 case _:
                     pass

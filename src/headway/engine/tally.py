@@ -12,7 +12,7 @@ from headway.engine.outputs import EngineStats
 class Tally:
     """Counts prompt, cached and output tokens, preemptions, steps, and what was refused after it had been queued.
 
-    A prompt counts when its request is first admitted, as what the cache had of it does: the one is a share of the other.
+    A prompt counts when its request is first admitted, as what the cache had of it does: one is a share of the other.
     """
 
     def __init__(self) -> None:

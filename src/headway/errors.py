@@ -9,7 +9,7 @@
     ├── Overloaded              refused at the door; try later   (HTTP 503)
     ├── BadModelFile            a weights or tokenizer file cannot be used
     ├── BadSetting              a flag, parameter or config value is out of range
-    ├── PolicyFault             a policy made a plan that breaks its own limits
+    ├── PolicyFault             a policy made a plan that breaks its own limits, or raised
     └── ExecutorFault           a step failed on the device
 
 Messages say the value, the limit and the way out. Our own mistakes are asserts, not these.
@@ -79,10 +79,10 @@ class BadSetting(HeadwayError):
 
 
 class PolicyFault(HeadwayError):
-    """A policy's plan breaks the limits it declares. The step is stopped before anything happens."""
+    """A policy's plan breaks the limits it declares, or it raised. The step is stopped before anything happens."""
 
-    def __init__(self, policy: str, what: str) -> None:
-        super().__init__(f"policy {policy!r} made an invalid plan: {what}")
+    def __init__(self, policy: str, what: str, *, did: str = "made an invalid plan") -> None:
+        super().__init__(f"policy {policy!r} {did}: {what}")
         self.policy, self.what = policy, what
 
 

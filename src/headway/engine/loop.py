@@ -13,7 +13,7 @@ from headway.core.result import Logprobs
 from headway.engine.core import EngineCore
 from headway.engine.outputs import Delta, Usage
 from headway.engine.text import TextStage
-from headway.errors import ExecutorFault
+from headway.errors import ExecutorFault, PolicyFault
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,9 @@ class EngineLoop:
                 if self.core.has_work and not self._step():
                     self._wait(IDLE_WAIT_S)
         except BaseException as error:
-            log.exception("the engine stopped")
+            # Who made a mistake in a policy needs its traceback, not ours.
+            cause = error.__cause__ if isinstance(error, PolicyFault) else error
+            log.error("the engine stopped: %s", error, exc_info=cause)  # noqa: TRY400 - the cause, where there is one
             self.died = error
             self._deliver([("", Died(error))])
             if not isinstance(error, Exception):

@@ -36,7 +36,7 @@ from headway.sched.holding import HoldBack, let_pass, nobody
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 from headway.sched.stepping import Stepper
-from headway.sched.validate import binding_limit, check_plan, plan_of
+from headway.sched.validate import binding_limit, check_plan, plan_of, tell
 from headway.sched.view import View
 
 StopRule = Callable[[Sequence], FinishReason | None]
@@ -118,7 +118,7 @@ class Scheduler:
     def schedule(self, now_s: float) -> Batch | None:
         """Plan one step and carry the plan out; None when it computes nothing.
 
-        Raises `PolicyFault`, before anything happened, when the plan breaks the policy's own limits.
+        Raises `PolicyFault`, before anything happened, when the plan breaks the policy's limits or a user's one raises.
         """
         queues = self.queues
         self._record = record = StepRecord(self._step, now_s)
@@ -206,8 +206,7 @@ class Scheduler:
 
     def _tell_policy(self, events: list[Event]) -> None:
         if self._is_heard:
-            for event in events:
-                self.policy.on_event(event)
+            tell(self.policy, events, self._name, self._record.step)
 
     def _score(self, seq: Sequence, start: int, scores: list[Logprobs]) -> None:
         """Collect prompt log probabilities row by row; announce them when the prompt is done."""

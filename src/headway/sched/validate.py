@@ -1,13 +1,15 @@
-"""The one place where a plan is checked, before anything happens."""
+"""Where a policy is called: what it plans is checked before anything happens, what it raises gets its name."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import traceback
+from collections.abc import Container, Iterable
+from pathlib import Path
 
-from headway.core import Hold, Place, Sequence, StepPlan
+from headway.core import Event, Hold, Place, Sequence, StepPlan
 from headway.errors import PolicyFault
 from headway.kv import KVCache
-from headway.sched.policy import PlanLimits, Policy
+from headway.sched.policy import PlanLimits, Policy, Wrapper
 from headway.sched.queues import Queues
 from headway.sched.view import View
 
@@ -15,11 +17,45 @@ _NOBODY: frozenset[str] = frozenset()
 
 
 def plan_of(policy: Policy, view: View, name: str) -> StepPlan:
-    """What the policy plans. Raises `PolicyFault` where that is no plan at all."""
-    plan: object = policy.plan(view)
+    """What the policy plans. Raises `PolicyFault` where that is no plan at all, or a user's policy raises."""
+    try:
+        plan: object = policy.plan(view)
+    except Exception as error:
+        if (fault := raised(policy, error, name, view.step)) is None:
+            raise
+        raise fault from error
     if not isinstance(plan, StepPlan):
         raise PolicyFault(name, f"plan() returned {plan!r}, not a StepPlan")
     return plan
+
+
+def tell(policy: Policy, events: Iterable[Event], name: str, step: int) -> None:
+    """Let the policy hear what happened. Raises `PolicyFault` where a user's policy raises."""
+    try:
+        for event in events:
+            policy.on_event(event)
+    except Exception as error:
+        if (fault := raised(policy, error, name, step)) is None:
+            raise
+        raise fault from error
+
+
+def raised(policy: Policy, error: Exception, name: str, step: int) -> PolicyFault | None:
+    """What to tell whoever wrote a policy that raised, the line in their file with it; None where we wrote it."""
+    modules = {kind.__module__ for kind in type(policy).__mro__}
+    while isinstance(policy, Wrapper):
+        policy = policy.base
+        modules |= {kind.__module__ for kind in type(policy).__mro__}
+    theirs = {module for module in modules if module.partition(".")[0] not in ("headway", "builtins")}
+    if not theirs or isinstance(error, PolicyFault):
+        return None
+    lines = [
+        f" ({Path(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") in theirs
+    ]
+    where = lines[-1] if lines else ""
+    return PolicyFault(name, f"{type(error).__name__}: {error}{where}", did=f"raised in step {step}")
 
 
 def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:

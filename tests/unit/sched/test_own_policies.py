@@ -2,12 +2,14 @@
 
 import pytest
 
-from headway.core import StepPlan
-from headway.errors import BadSetting, PolicyFault
+from headway.core import SamplingParams, StepPlan, TokenEmitted
+from headway.engine import AsyncLLM
+from headway.errors import BadSetting, ExecutorFault, PolicyFault
 from headway.sched import Axes, Policy
-from headway.sched.policies.sarathi import SarathiParams
+from headway.sched.policies.sarathi import Sarathi, SarathiParams
 from headway.sched.registry import policy_class
 from headway.sim import parse_scene, run_scene
+from tests.support.engines import simulated_engine
 
 
 class Unfinished(Policy):
@@ -27,6 +29,24 @@ class Forgetful(Policy):
     def plan(self, view):
         del view
         StepPlan()
+
+
+class Clumsy(Sarathi):
+    """Raises in its third step, a call below `plan`."""
+
+    def plan(self, view):
+        return self._stumble(view) if view.step == 2 else super().plan(view)
+
+    def _stumble(self, view):
+        view.ledger.give_back(None)
+
+
+class Deaf(Sarathi):
+    """Raises when it hears of a token."""
+
+    def on_event(self, event):
+        if type(event) is TokenEmitted:
+            raise KeyError("no tokens")
 
 
 @pytest.mark.parametrize(
@@ -58,3 +78,43 @@ def test_a_plan_that_was_not_returned_names_the_policy():
     scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 2, "output": 2}]})
     with pytest.raises(PolicyFault, match=r"Forgetful.*returned None"):
         run_scene(scene, f"{__name__}:Forgetful")
+
+
+@pytest.mark.parametrize("settings", [{}, {"base": "{}"}], ids=["alone", "as a base"])
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (Clumsy, r"raised in step 2: AttributeError: .* \(test_own_policies.py, line \d+, in _stumble\)"),
+        (Deaf, r"raised in step 0: KeyError: 'no tokens' \(test_own_policies.py, line \d+, in on_event\)"),
+    ],
+)
+def test_one_that_raises_is_told_its_line(policy, message, settings):
+    """The policy's name, the step, and the last line in its own file: not the one in ours that it led to."""
+    scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 2, "output": 4}]})
+    name = f"{__name__}:{policy.__name__}"
+    asked = "vtc" if settings else name
+    with pytest.raises(PolicyFault, match=f"^policy {asked!r} {message}$"):
+        run_scene(scene, asked, {key: text.format(name) for key, text in settings.items()})
+
+
+def test_what_our_own_policies_raise_stays_what_it_is(monkeypatch):
+    """A mistake of ours needs its traceback."""
+
+    def broken(self, view):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Sarathi, "plan", broken)
+    scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 2, "output": 4}]})
+    with pytest.raises(ZeroDivisionError):
+        run_scene(scene, "sarathi")
+
+
+async def test_live_its_requests_end_with_the_same_words(caplog):
+    """The log has the traceback, which whoever wrote the policy needs."""
+    name = f"{__name__}:Clumsy"
+    said = rf"the engine stopped: policy {name!r} raised in step 2: .*, in _stumble\)"
+    async with AsyncLLM(engine=simulated_engine(policy=name)) as llm:
+        with pytest.raises(ExecutorFault, match=said):
+            _ = [delta async for delta in llm.submit([5, 6, 7], SamplingParams(max_tokens=9, ignore_eos=True))]
+    assert "the engine stopped: policy" in caplog.text
+    assert "view.ledger.give_back(None)" in caplog.text

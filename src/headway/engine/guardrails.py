@@ -170,6 +170,8 @@ class Guardrails:
     def on_events(self, events: Iterable[Event]) -> None:
         """Measure, and judge once a second."""
         if not self.settings.slo and not self.level:
+            if self._watch.num_followed:  # a table was taken away: nobody will tell how these end
+                self._watch = _Watch(self.settings)
             return
         for event in events:
             self._watch.on_event(event)
@@ -225,6 +227,11 @@ class _Watch:
         for key, limit in slo.items():
             if found := _TIMED.fullmatch(key):
                 self._least_s[found[1]] = min(self._least_s[found[1]], limit / 1000.0)
+
+    @property
+    def num_followed(self) -> int:
+        """Requests and sequences that are remembered until they end."""
+        return len(self._arrivals) + len(self._lasts) + len(self._queued)
 
     def on_event(self, event: Event) -> None:
         """Take the next event."""

@@ -145,6 +145,22 @@ def test_limits_that_change_count_for_who_gives_up_from_then_on():
     assert traffic.guard.level == 1
 
 
+def test_without_a_table_nobody_is_remembered():
+    """Who was here when it was taken away ends unheard; a later table does not find what they left."""
+    traffic = Traffic()
+    for name in ("waits", "runs"):
+        traffic.guard.on_events([Arrived(ask(name, arrival_s=traffic.now_s), traffic.now_s)])
+    traffic.guard.on_events([TokenEmitted("runs", "runs", 0, 0, 1, traffic.now_s)])
+    assert traffic.guard._watch.num_followed
+    table = traffic.guard.settings
+    traffic.guard.change(replace(table, slo={}))
+    traffic.guard.on_events([Finished(ask("waits"), FinishReason.ABORT, 0, 0, traffic.now_s)])
+    traffic.guard.change(table)
+    assert not traffic.guard._watch.num_followed
+    traffic.run(6, ttft_s=2.0)
+    assert traffic.guard.level
+
+
 def test_memory_is_a_promise_too():
     """More than 88 % of the blocks in use breaks it."""
     traffic = Traffic(slo={"kv_cache_utilization_max": 0.88})

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core import Finished, FinishReason, SamplingParams, SequenceFinished, TokenEmitted
+from headway.core import Finished, FinishReason, SamplingParams, SequenceFinished, StepRecord, TokenEmitted
 from headway.engine.door import Extras
 from headway.errors import ExecutorFault
+from headway.sched.parts.steptime import StepTimeModel
 from tests.support.engines import Faulty, simulated_engine
 
 
@@ -107,6 +108,23 @@ def test_culprit_fails_alone(heard):
     good = [event.index for event in heard if isinstance(event, TokenEmitted) and event.seq_id == "good"]
     assert good == list(range(12))
     assert engine.core.scheduler.kv.num_free == 64
+
+
+@pytest.mark.parametrize("policy", ["headway", "deadline", "fastserve"])
+def test_no_policy_learns_from_a_step_that_broke(heard, monkeypatch, policy):
+    """How long it took says nothing of what it was to compute; every other step is learnt from once."""
+    seen = []
+    monkeypatch.setattr(StepTimeModel, "observe", lambda self, load, seconds: seen.append((load.num_tokens, seconds)))
+    failures = iter([None, None, ExecutorFault("once", seq_ids=("a",)), None, ExecutorFault("twice", seq_ids=("b",))])
+    engine = listening(
+        simulated_engine(policy=policy, wrap=lambda inner: Faulty(inner, lambda _: next(failures, None))), heard
+    )
+    for name in "abc":
+        engine.core.submit(request(engine, name, 9, 12))
+    run(engine)
+    steps = [event for event in heard if isinstance(event, StepRecord) and event.grants]
+    assert sum(bool(step.lost) for step in steps) == 2
+    assert seen == [(sum(step.grants.values()), step.end_s - step.start_s) for step in steps if not step.lost]
 
 
 def test_unknown_culprit_fails_the_batch_and_the_engine_goes_on(heard):

@@ -34,10 +34,13 @@ class StepMeter:
         self._planned[step] = load, decodes, sum(seq.num_computed for seq in (*swaps, *plan.swap_ins))
 
     def measured(self, record: StepRecord) -> None:
-        """Learn from a step that is over. Steps with copies tell their price, the others the time of tokens."""
+        """Learn from a step that is over. Steps with copies tell their price, the others the time of tokens.
+
+        One in which a batch broke tells nothing: who knows how far it came.
+        """
         load, decodes, num_copied = self._planned.pop(record.step, (StepLoad(), StepLoad(), 0))
         seconds = record.end_s - record.start_s
-        if not load.num_tokens or seconds <= 0:
+        if not load.num_tokens or seconds <= 0 or record.lost:
             return
         if num_copied:
             extra_s = max(0.0, seconds - self._controller.model.predict(load))

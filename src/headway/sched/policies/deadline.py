@@ -101,6 +101,8 @@ class Deadline(Policy):
         """Learn step times, and forget what ended."""
         self._terms.on_event(event)
         match event:
+            case StepRecord(start_s=start_s) if event.lost:  # its batch broke, and tells nothing of time
+                self._load, self._latest = StepLoad(), (start_s, 0)
             case StepRecord(start_s=start_s, end_s=end_s) if self._load.num_tokens:
                 self._model.observe(self._load, end_s - start_s)
                 self._load = StepLoad()

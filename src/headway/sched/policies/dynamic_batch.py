@@ -108,7 +108,7 @@ class DynamicBatch(Wrapper):
                 self._lengths.arrived(request.num_prompt, request.max_output)
             case Finished(request=request, reason=FinishReason.STOP | FinishReason.LENGTH, num_output=num_output):
                 self._lengths.ended(num_output / request.params.n)
-            case StepRecord(start_s=start_s, end_s=end_s, queued=queued) if self._num_decodes:
+            case StepRecord(start_s=start_s, end_s=end_s, queued=queued) if self._num_decodes and not event.lost:
                 self._measured(end_s - start_s, queued.num_running)
             case _:
                 pass

@@ -117,7 +117,8 @@ class FastServe(Policy):
                 for seq_id in grants:
                     if seq_id in self._queues:
                         self._queues.ran(seq_id, end_s - start_s, end_s)
-                self._model.observe(self._load, end_s - start_s)
+                if not event.lost:  # a batch that broke tells nothing of time
+                    self._model.observe(self._load, end_s - start_s)
             case SequenceFinished(seq_id=seq_id):
                 self._queues.leave(seq_id)
             case _:

@@ -55,6 +55,7 @@ class Logbook:
                 return
             given = line["score"]
             assert isinstance(given, dict)
+            given.setdefault("lag_p99_ms", 0.0)  # older logs do not know it
             score = Score(**{entry.name: given[entry.name] for entry in fields(Score)})
             self._scores[str(line["policy"]), float(str(line["factor"])), int(str(line["repeat"]))] = score
         except (KeyError, ValueError, AssertionError) as error:

@@ -15,7 +15,7 @@ class Score:
 
     Tokens per second count from the start to the last answer. Times are in milliseconds. `num_recomputed` and
     `num_wasted` count rows of the model. `speed` is the machine's in the run, 1 being what it was when the base
-    rate was measured.
+    rate was measured. `lag_p99_ms` is how late the client itself woke up, in real time: latencies are that uncertain.
     """
 
     duration_s: float
@@ -35,6 +35,7 @@ class Score:
     num_ttft: int
     num_itl: int
     speed: float = 1.0
+    lag_p99_ms: float = 0.0
 
 
 def score(run: RunRecord, speed: float = 1.0) -> Score:
@@ -62,6 +63,7 @@ def score(run: RunRecord, speed: float = 1.0) -> Score:
         num_ttft=ttft.size,
         num_itl=itl.size,
         speed=speed,
+        lag_p99_ms=summarize((lag_s * 1e3 for lag_s in run.client_lag_s), (99,)).at(99),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ def grid(standings: Standings, factor: float) -> Grid:
         ],
         note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
         "± is half of what lies between the least and the greatest of the runs."
-        + (_FOLLOWED if standings.follows_speed else ""),
+        + (_FOLLOWED if standings.follows_speed else "")
+        + _lag(runs),
     )
 
 
@@ -60,6 +61,12 @@ def _cells(score: Score, runs: Sequence[Score]) -> list[float]:
 
 def _speed(score: Score, runs: Sequence[Score]) -> list[float]:
     return [100.0 * score.speed, _range(runs, "speed")]
+
+
+def _lag(runs: Mapping[str, Sequence[Score]]) -> str:
+    """How late the client was at worst; nothing where older logs do not know."""
+    lag_ms, policy = max((score.lag_p99_ms, policy) for policy, scores in runs.items() for score in scores)
+    return f" The client's own loop woke up to {lag_ms:.2g} ms late (P99, at worst: {policy})." if lag_ms else ""
 
 
 def _range(runs: Sequence[Score], name: str) -> float:

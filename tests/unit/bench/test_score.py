@@ -1,7 +1,10 @@
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import pytest
 
+from headway.bench.contest import Heat
+from headway.bench.logbook import Logbook
 from headway.bench.score import Score, middle, score, sustained_rate
 from headway.bench.verdict import claims
 from headway.report import Outcome, RequestRecord, RunRecord, StepSample
@@ -32,6 +35,7 @@ def test_a_run_is_scored_over_all_its_whole_answers():
     run = RunRecord(
         requests=[request(0), request(1, last_s=4.0, token_s=(1.0, 1.5, 4.0)), failed],
         duration_s=9.0,
+        client_lag_s=[0.0, 0.002, 0.004],
         server={"num_preemptions": 2, "recomputed_tokens": 7, "wasted_tokens": 1},
     )
     found = score(run)
@@ -39,12 +43,23 @@ def test_a_run_is_scored_over_all_its_whole_answers():
     assert (found.ttft_p50_ms, found.itl_max_ms) == (1000.0, 2500.0)
     assert (found.num_preemptions, found.num_recomputed, found.num_wasted, found.num_failed) == (2, 7, 1, 1)
     assert (found.num_ttft, found.num_itl) == (2, 4)
+    assert found.lag_p99_ms == pytest.approx(3.96)
 
 
 def test_the_middle_is_the_median_of_each_figure():
     """A bad round moves nothing."""
     rounds = [a_score(itl_p99_ms=value, num_steps=int(value)) for value in (3.0, 1.0, 100.0)]
     assert (middle(rounds).itl_p99_ms, middle(rounds).num_steps) == (3.0, 3)
+
+
+def test_a_log_from_before_the_clients_lag_was_kept_still_counts(tmp_path):
+    """Its runs took hours."""
+    given = asdict(a_score(itl_p99_ms=3.0))
+    del given["lag_p99_ms"]
+    lines = [{"about": {}}, {"policy": "vllm", "factor": 0.8, "repeat": 0, "score": given}]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = Logbook(tmp_path / "runs.jsonl", {}).find(Heat(policy="vllm", factor=0.8, repeat=0))
+    assert found == a_score(itl_p99_ms=3.0, lag_p99_ms=0.0)
 
 
 def test_the_sustained_rate_leaves_the_tail_out():

@@ -110,6 +110,24 @@ def test_long_answers_across_the_border_count_for_their_part(offset_s):
     assert measure(record).total.output_rate == pytest.approx(100, rel=0.02)
 
 
+def test_a_clock_of_another_pace_is_no_lag():
+    """A run may be on time that passes faster than the loop's: the client is not late for that."""
+
+    class Fast:
+        def __init__(self, loop):
+            self.loop = loop
+
+        def now(self):
+            return 3.0 * self.loop.now()
+
+    async def go(loop):
+        target = ScriptedTarget(loop, lambda *_: steady(3, first_s=0.5, gap_s=0.1))
+        items = [item(k, at_s=0.1 * k) for k in range(20)]
+        return await Runner(target, PlainCalls(), Fast(loop), RunPlan(items=lambda: items)).run()
+
+    assert max(run_virtual(go).client_lag_s) == pytest.approx(0.0, abs=1e-9)
+
+
 def test_the_clients_own_lag_is_measured():
     """11.7: a client that computes for 0.3 s while it should listen notices, and the report warns."""
     items = [item(k, at_s=0.1 * k) for k in range(20)]

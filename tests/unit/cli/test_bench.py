@@ -201,10 +201,12 @@ def test_a_comparison_with_a_run_that_is_no_measure_says_so_first(capsys, tmp_pa
 def test_standings_are_a_table_with_claims():
     """The rate, what the figures are medians of, and what came of the claims."""
     scores = dict.fromkeys(Score.__dataclass_fields__, 1)
-    standings = Standings(base_rate=2.0, scores={(1.2, "vllm"): [Score(**scores)], (1.2, "headway"): [Score(**scores)]})
+    late = Score(**scores | {"lag_p99_ms": 7.04})
+    standings = Standings(base_rate=2.0, scores={(1.2, "vllm"): [Score(**scores)], (1.2, "headway"): [late]})
     text = grid(standings, 1.2).to_text()
     assert "2.4 requests/s" in text
     assert all(name in text for name in ("vllm", "headway", "median of 1", "wasted"))
+    assert "woke up to 7 ms late (P99, at worst: headway)" in " ".join(text.split())
     assert all(claim["holds"] for claim in verdict(standings, 1.2))
 
 

@@ -121,3 +121,21 @@ def test_some_steps_that_broke_or_hung_are_soon_forgotten(times):
     for load in (crowd(2), crowd(9), StepLoad(200, 20_000, 1)):
         assert model.predict(load) == pytest.approx(costs(load), rel=0.3)
     assert model.efficient_s(0.9) == pytest.approx(10 * FIXED_S, rel=0.5 if times < 1 else 2.0)
+
+
+def test_the_fixed_cost_does_not_depend_on_which_steps_there_were():
+    """A machine takes 8 ms more for 8 to 31 tokens than a line tells: a few such steps or half of them are the same.
+
+    Where a line through all sizes meets zero says 4 and 5.4 ms.
+    """
+    told = []
+    for share in (0.05, 0.5):
+        model, chance = StepTimeModel(), random.Random(0)
+        for _ in range(1500):
+            load = crowd(chance.randint(8, 31) if chance.random() < share else chance.randint(1, 7))
+            load.num_tokens += (chance.random() < 0.2) * chance.randint(100, 300)
+            bump_s = 0.008 if 8 <= load.num_tokens < 32 else 0.0
+            model.observe(load, (costs(load) + bump_s) * chance.uniform(0.97, 1.03))
+        told.append(model.efficient_s(0.9))
+    assert told[1] == pytest.approx(told[0], rel=0.1)
+    assert told[0] == pytest.approx(10 * FIXED_S, rel=0.3)

@@ -16,6 +16,7 @@ _SWEEPS = 12
 _MOST_TOKENS = 1 << 30
 _MOST_PRICE = 0.1
 _HICCUP = 4.0
+_FEW = 3
 
 
 @dataclass(slots=True)
@@ -64,10 +65,11 @@ class StepTimeModel:
     The pace is the mean of measured ÷ fitted seconds over the last `PACE_S` of steps, its mean over `USUAL_S` what the
     machine usually does, and the coefficients are fitted to measured seconds ÷ pace. A machine that slows down while
     its load grows would else be taken for one whose sequences are dear, and its fixed cost for nothing; steps then get
-    so small, and so alike, that no later one corrects that. For the same reason the fixed cost that sizes steps is the
-    mean of c₀ over `USUAL_S`: it does not change within seconds, whatever a fit makes of them. The first fit alone
-    says what pace 1 is. Were it to follow the usual pace, it would change what that is measured by: both would swing,
-    for minutes, and steps of different sizes, remembered for different times, would be fitted at different paces.
+    so small, and so alike, that no later one corrects that. For the same reason the fixed cost that sizes steps is a
+    mean over `USUAL_S`, where possible of what steps of few tokens took: it does not change within seconds, whatever a
+    fit makes of them. The first fit alone says what pace 1 is. Were it to follow the usual pace, it would change what
+    that is measured by: both would swing, for minutes, and steps of different sizes, remembered for different times,
+    would be fitted at different paces.
 
     Weighted least squares in which a step's weight fades by `FORGETTING` with every later one of about its size (to a
     factor of two in tokens), so the fit follows what changes for good, and by `LETTING_GO` with every step. What
@@ -111,7 +113,7 @@ class StepTimeModel:
                 self._solve()
         if self.is_ready:
             self._known_s = min(USUAL_S, self._known_s + seconds)
-            self._fixed_s += min(1.0, seconds / self._known_s) * (self._coefficients[0] - self._fixed_s)
+            self._fixed_s += min(1.0, seconds / self._known_s) * (self._least_s() - self._fixed_s)
 
     def predict(self, load: StepLoad) -> float:
         """Expected seconds of a step."""
@@ -141,6 +143,19 @@ class StepTimeModel:
         """Seconds that so many tokens of one prompt add to steps, behind `start` that were computed before."""
         _, per_token, per_thousand, _ = self._coefficients
         return self._pace * num_tokens * (per_token + per_thousand / 1000.0 * (start + 0.5 * num_tokens))
+
+    def _least_s(self) -> float:
+        """What any step costs at pace 1: what those of few tokens took beyond their tokens and context.
+
+        Where there were none, c₀. That is less certain: it says where the line through large steps meets zero, and some
+        machines take more for ten tokens than that line; how many such steps there were then decides.
+        """
+        few = [sums for size, sums in self._sizes.items() if size <= _FEW]
+        if not few:
+            return self._coefficients[0]
+        _, per_token, per_thousand, _ = self._coefficients
+        spent_s = sum(sums.moments[0] - per_token * sums.gram[0][1] - per_thousand * sums.gram[0][2] for sums in few)
+        return max(0.0, spent_s / sum(sums.gram[0][0] for sums in few))
 
     def _fitted_s(self, load: StepLoad) -> float:
         """Seconds of a step at pace 1."""

@@ -346,3 +346,33 @@ def test_as_many_connections_as_the_system_allows():
         assert soft == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("status", [401, 404, 415])
+def test_who_is_refused_while_still_sending_reads_why(status):
+    """A client that wants the connection closed and sends its body later: the answer is there, and no reset."""
+    words = {401: b"authorization: Bearer wrong\r\n", 404: b"", 415: b"content-type: text/plain\r\n"}
+    path = b"/nothing" if status == 404 else b"/v1/completions"
+    head = b"POST " + path + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + words[status]
+    if status != 401:
+        head += b"authorization: Bearer right\r\n"
+    with live(FakeEngine(), api_keys=("right",)) as server, server.open_socket() as connection:
+        connection.sendall(head + b"content-length: 1000000\r\n\r\n" + b"x" * 10)
+        answer = one_answer(connection)
+        connection.sendall(b"x" * 500_000)
+        connection.sendall(b"x" * 499_990)
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert connection.recv(10) == b""
+
+
+@pytest.mark.server
+def test_who_goes_on_sending_for_ever_is_hung_up_on(monkeypatch):
+    """Patience with a body that nobody wants is bounded in time: an answer does not keep its connection open."""
+    monkeypatch.setattr("headway.server.linger.LINGER_S", 0.05)
+    with live(FakeEngine(), api_keys=("right",)) as server, server.open_socket() as connection:
+        connection.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\nconnection: close\r\n\r\n"
+        )
+        assert one_answer(connection).startswith(b"HTTP/1.1 401 ")
+        assert connection.recv(10) == b""

@@ -24,7 +24,6 @@ from headway.errors import (
     TooMany,
     UnknownModel,
 )
-from headway.server.linger import LingeringResponse
 from headway.server.request_id import request_id
 
 logger = logging.getLogger(__name__)
@@ -87,8 +86,7 @@ class Fault:
 
     def response(self, scope: Scope) -> Response:
         """The whole answer to the request of that scope."""
-        kind = LingeringResponse if self.status == 413 else Response
-        return kind(self.encode(request_id(scope)), self.status, self.headers, "application/json")
+        return Response(self.encode(request_id(scope)), self.status, self.headers, "application/json")
 
 
 def fault_of(error: Exception) -> Fault:

@@ -1,37 +1,46 @@
-"""Refusing a body that is still being sent, so that the sender gets to read why."""
+"""Answering who still sends a body, so that the sender gets to read the answer."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Send
 
 LINGER_S = 5.0
 LINGER_BYTES = 16 * 2**20
 
 
-class LingeringResponse(Response):
-    """A whole answer at once, then a bounded patience with the rest of the body before the connection is closed.
+class Lingering:
+    """One request's messages in both directions. Its answer may go out before its body has come.
 
-    Closing while the client still sends would reset the connection, and the answer might be lost with it.
+    Closing while the client still sends would reset the connection, and the answer might be lost with it. So the answer
+    is sent whole at once, but its end waits with a bounded patience for the rest of the body, which is thrown away.
     """
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Answer, throw away what comes, close."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_S):
-                await _discard(receive)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self._has_all = False
 
-
-async def _discard(receive: Receive) -> None:
-    num_left = LINGER_BYTES
-    while num_left > 0:
-        message = await receive()
+    async def receive(self) -> Message:
+        """The next piece of the body, or the disconnect."""
+        message = await self._receive()
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return
-        num_left -= len(message["body"])
+            self._has_all = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass on a piece of the answer; the last one when the body has come, or was waited for long enough."""
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_last and not self._has_all:
+            await self._send({**message, "more_body": True})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    await self._discard()
+            message = {"type": "http.response.body"}
+        await self._send(message)
+
+    async def _discard(self) -> None:
+        num_left = LINGER_BYTES
+        while not self._has_all and num_left > 0:
+            num_left -= len((await self.receive()).get("body", b""))

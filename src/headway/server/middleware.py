@@ -14,6 +14,7 @@ from headway.server.access import Access
 from headway.server.bounded import require_small
 from headway.server.config import ServerConfig
 from headway.server.faults import fault_of, report
+from headway.server.linger import Lingering
 from headway.server.patience import note_arrival
 from headway.server.rates import NAMES
 from headway.server.request_id import HEADER, name_request, request_id
@@ -42,6 +43,8 @@ def surroundings(config: ServerConfig, house: House) -> list[Middleware]:
 class Envelope:
     """Every answer carries its `X-Request-Id`; an exception that nobody handled is a 500 in OpenAI's shape.
 
+    An answer that does not wait for the request's body still reaches its client.
+
     `root_path` is the prefix that a proxy may have stripped from the path.
     """
 
@@ -55,6 +58,7 @@ class Envelope:
         name_request(scope)
         note_arrival(scope)
         scope["root_path"] = self._root_path or scope.get("root_path", "")
+        line = Lingering(receive, send)
         began, status = time.monotonic(), 0
 
         async def named(message: Message) -> None:
@@ -62,11 +66,11 @@ class Envelope:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (HEADER, request_id(scope).encode())]
-            await send(message)
+            await line.send(message)
 
         try:
             require_small(scope.get("raw_path") or b"", scope.get("query_string", b""), scope["headers"])
-            await self._app(scope, receive, named)
+            await self._app(scope, line.receive, named)
         except ClientDisconnect:
             return None
         except Exception as error:
@@ -74,7 +78,7 @@ class Envelope:
             report(error, fault, request_id(scope))
             if status:
                 raise
-            await fault.response(scope)(scope, receive, named)
+            await fault.response(scope)(scope, line.receive, named)
         if self._logs_access:
             took_s = time.monotonic() - began
             access.info("%s %s %d %.3f s %s", scope["method"], scope["path"], status, took_s, request_id(scope))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from headway.workload import WorkItem
 TICK_S = 0.25
 LAG_PERIOD_S = 0.05
 NAP_S = 0.002
+ROUNDING_S = 1e-9
 INTERRUPTED = "the run was interrupted; this is what was measured until then"
 MOST_UNREACHABLE = 10
 """After that many requests in a row that found nobody, the server counts as gone."""
@@ -213,7 +213,12 @@ async def _until(moment_s: float, clock: Clock) -> None:
 
     Where it has passed, the others still have their turn.
     """
-    left_s = math.inf
-    while left_s > 0.0:
-        left_s = max(0.0, moment_s - clock.now())
-        await asyncio.sleep(left_s if left_s <= NAP_S else max(NAP_S, left_s / 2))
+    time, nap_s, pace = asyncio.get_running_loop().time, NAP_S, 1.0
+    await asyncio.sleep(0.0)
+    # What is left in real time at the fastest pace so far. Half of it is slept: the clock may become faster still.
+    while (left_s := (moment_s - clock.now()) / pace) > ROUNDING_S:
+        nap_s = left_s if left_s <= NAP_S else min(2.0 * nap_s, max(NAP_S, left_s / 2.0))
+        begin_s, before_s = time(), clock.now()
+        await asyncio.sleep(nap_s)
+        passed_s = max(time() - begin_s, ROUNDING_S)
+        pace = max(pace, round((clock.now() - before_s) / passed_s, 3))

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 
 import pytest
 
@@ -37,6 +38,44 @@ def test_requests_leave_at_their_moments_whatever_the_server_does():
     assert target.most_in_flight == 10
     assert [request.ttft_s for request in record.requests] == pytest.approx([60.0] * 10)
     assert [request.lateness_s for request in record.requests] == pytest.approx([0.0] * 10)
+
+
+class Uneven:
+    """A loop's time at several paces, each from its second on; at pace 0 it stands still."""
+
+    def __init__(self, loop, *paces):
+        self.loop, self.paces = loop, paces
+        self.begin_s = loop.time()
+
+    def now(self):
+        passed_s, now_s = self.loop.time() - self.begin_s, 0.0
+        for (from_s, pace), (to_s, _) in itertools.pairwise([*self.paces, (float("inf"), 0.0)]):
+            now_s += pace * max(0.0, min(passed_s, to_s) - from_s)
+        return now_s
+
+
+@pytest.mark.parametrize(
+    "paces",
+    [
+        [(0.0, 1.0)],
+        [(0.0, 0.3)],
+        [(0.0, 7.0)],
+        [(0.0, 1.0), (0.9, 0.0), (0.96, 1.4), (2.0, 0.0), (2.06, 0.6)],
+        [(0.0, 0.0), (0.0035, 1.0)],
+        [(0.0, 0.5), (2.0, 1.6)],
+    ],
+)
+def test_requests_leave_at_their_moments_whatever_the_clocks_pace(paces):
+    """Seconds may be longer or shorter than real ones, and the clock may stand still: nothing leaves late for that."""
+    items = [item(k, at_s=0.7 * k) for k in range(6)]
+
+    async def go(loop):
+        clock = Uneven(loop, *paces)
+        target = ScriptedTarget(clock, lambda call, number: steady(1, first_s=0.0, gap_s=0.0))
+        return await Runner(target, PlainCalls(), clock, RunPlan(items=lambda: items)).run()
+
+    for request in run_virtual(go).requests:
+        assert -1e-7 < request.sent_s - request.intended_s < 0.005
 
 
 def test_later_turns_wait_for_their_answer_and_think():

@@ -63,7 +63,7 @@ def score(run: RunRecord, speed: float = 1.0) -> Score:
         num_ttft=ttft.size,
         num_itl=itl.size,
         speed=speed,
-        lag_p99_ms=summarize((lag_s * 1e3 for lag_s in run.client_lag_s), (99,)).at(99),
+        lag_p99_ms=summarize((lag_s * 1e3 for lag_s in run.client_lag_s or (0.0,)), (99,)).at(99),
     )
 
 

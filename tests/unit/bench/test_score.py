@@ -52,6 +52,11 @@ def test_the_middle_is_the_median_of_each_figure():
     assert (middle(rounds).itl_p99_ms, middle(rounds).num_steps) == (3.0, 3)
 
 
+def test_a_run_that_was_over_at_once_has_no_lag():
+    """There was no time to be late in; a figure that is none would spoil medians and JSON."""
+    assert score(RunRecord(requests=[request(0)], duration_s=0.01)).lag_p99_ms == 0.0
+
+
 def test_a_log_from_before_the_clients_lag_was_kept_still_counts(tmp_path):
     """Its runs took hours."""
     given = asdict(a_score(itl_p99_ms=3.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -15,8 +16,8 @@ from headway.errors import BadSetting
 class Logbook:
     """JSON lines: what the contest is about, what `vllm` sustains, and a line for each finished run.
 
-    `about` is what must be the same for runs to be comparable. Lines are written when a run ends, so that an
-    interruption costs the run under way and nothing else.
+    `about` is what must be the same for runs to be comparable; an older log may say less of it. Lines are written when
+    a run ends, so that an interruption costs the run under way and nothing else: half a line at the end is taken off.
     """
 
     def __init__(self, path: Path, about: Mapping[str, object]) -> None:
@@ -24,14 +25,17 @@ class Logbook:
         self._path = path
         self.base: Base | None = None
         self._scores: dict[tuple[str, float, int], Score] = {}
-        lines = self._read()
-        if not lines:
+        content = self._content()
+        if not content:
             self._append({"about": dict(about)})
             return
-        if lines[0].get("about") != json.loads(json.dumps(dict(about))):
-            raise BadSetting(f"{path} holds runs of another model, workload or setting; name another file")
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = self._lines(whole)
+        self._compare(lines[0].get("about"), json.loads(json.dumps(dict(about))))
         for line in lines[1:]:
             self._take(line)
+        if len(whole) < len(content):
+            self._cut(len(whole))
 
     def find(self, heat: Heat) -> Score | None:
         """The score of a run that was made before."""
@@ -46,6 +50,17 @@ class Logbook:
         self.base = base
         self._append({"base": asdict(base)})
 
+    def _compare(self, logged: object, about: Mapping[str, object]) -> None:
+        """Raise `BadSetting` where the log says something else."""
+        if not isinstance(logged, dict):
+            raise BadSetting(f"{self._path} is no log of runs: its first line must say what they are about")
+        for key, value in logged.items():
+            if value != (here := about.get(key)):
+                raise BadSetting(
+                    f"{self._path} holds runs of another model, workload or setting: {key} is {value!r} there and "
+                    f"{here!r} here; name another file"
+                )
+
     def _take(self, line: Mapping[str, object]) -> None:
         try:
             if "base" in line:
@@ -56,22 +71,34 @@ class Logbook:
             given = line["score"]
             assert isinstance(given, dict)
             given.setdefault("lag_p99_ms", 0.0)  # older logs do not know it
-            score = Score(**{entry.name: given[entry.name] for entry in fields(Score)})
+            score = Score(**{entry.name: given[entry.name] + 0 for entry in fields(Score)})  # all are numbers
             self._scores[str(line["policy"]), float(str(line["factor"])), int(str(line["repeat"]))] = score
-        except (KeyError, ValueError, AssertionError) as error:
+        except (KeyError, TypeError, ValueError, AssertionError) as error:
             raise BadSetting(f"{self._path} has a line that is no finished run: {error}") from None
 
-    def _read(self) -> list[dict[str, object]]:
+    def _content(self) -> bytes:
         if not self._path.exists():
-            return []
+            return b""
         try:
-            texts = self._path.read_text(encoding="utf-8").splitlines()
-            lines = [json.loads(text) for text in texts if text.strip()]
-        except (OSError, ValueError) as error:
+            return self._path.read_bytes()
+        except OSError as error:
+            raise BadSetting(f"cannot read {self._path} as a log of runs: {error.strerror}") from None
+
+    def _lines(self, content: bytes) -> list[dict[str, object]]:
+        try:
+            lines = [json.loads(text) for text in content.decode().split("\n") if text.strip()]
+        except (ValueError, RecursionError) as error:
             raise BadSetting(f"cannot read {self._path} as a log of runs: {error}") from None
-        if not all(isinstance(line, dict) for line in lines):
+        if not lines or not all(isinstance(line, dict) for line in lines):
             raise BadSetting(f"{self._path} is no log of runs: each line must be an object")
         return lines
+
+    def _cut(self, num_bytes: int) -> None:
+        """Take off what somebody was writing when it was stopped."""
+        try:
+            os.truncate(self._path, num_bytes)
+        except OSError as error:
+            raise BadSetting(f"cannot write {self._path}: {error.strerror}") from None
 
     def _append(self, line: Mapping[str, object]) -> None:
         try:

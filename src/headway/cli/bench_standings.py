@@ -125,18 +125,23 @@ def check_log(path: Path | None) -> None:
 
 
 def open_log(path: Path | None, contest: Contest, engine: Engine) -> Logbook | None:
-    """The file of finished runs, which fits only the same model, limits, workload and settings; None without one."""
+    """The file of finished runs, which fits one model, its kernels, limits, workload and settings; None without one."""
     if path is None:
         return None
-    config = engine.config
+    config, compute = engine.config, engine.compute
     about = {
         "model": engine.name,
         "executor": config.executor,
-        "threads": engine.compute.threads,
+        "weights": compute.weights,
+        "kv_dtype": compute.kv_dtype,
+        "kernels": compute.kernels,
+        "threads": compute.threads,
+        "prefix_cache": config.prefix_cache,
         "max_num_seqs": config.max_num_seqs,
         "max_num_batched_tokens": config.max_num_batched_tokens,
         "limits": asdict(engine.limits),
         "base_rate": contest.base_rate,
+        "timeout_s": contest.timeout_s,
         "glance_tokens": GLANCE_TOKENS if contest.base_rate is None else None,
         "workload": asdict(contest.load),
         "settings": {policy: dict(values) for policy, values in contest.settings.items()},

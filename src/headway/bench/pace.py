@@ -18,6 +18,8 @@ GLANCE_TOKENS = 16
 NUM_TRIES = 3
 PERIOD_S = 1.0
 MEMORY_S = 5.0
+MOST_SHARE = 0.2
+"""Of the time, at most, goes into looks: on a slow device they are rarer."""
 
 
 class PacedClock:
@@ -63,8 +65,9 @@ class PacedClock:
 class Pacemaker:
     """An executor on another one, which sets a clock's pace by what a small step takes that is always the same.
 
-    The step is timed before a launch, once in `PERIOD_S`; the clock stands still meanwhile, so no request pays for it.
-    Of `NUM_TRIES` the shortest counts: a hiccup says nothing of the machine's speed. Glances fade over `MEMORY_S`.
+    The step is timed before a launch, once in `PERIOD_S` at most; the clock stands still meanwhile, so no request pays
+    for it. Of `NUM_TRIES` the shortest counts: a hiccup says nothing of the machine's speed. What was seen fades over
+    `MEMORY_S`. Nobody looks before `keep`.
     `block_ids` are blocks of the executor's pool that nobody else writes to.
     """
 
@@ -76,12 +79,14 @@ class Pacemaker:
         self._step = Batch(step=0, lanes=[lane])
         self.usual_s = self._recent_s = 0.0
         self._seen_s: list[float] = []
-        self._looked_s = -math.inf
+        self._looked_s, self._due_s = 0.0, math.inf
 
     def keep(self, usual_s: float | None = None) -> None:
         """Pace 1 is from now on where the step takes `usual_s`; without it, what it takes now."""
         found_s = statistics.median(self._glance_s() for _ in range(2 * NUM_TRIES + 1))
-        self.usual_s, self._recent_s, self._looked_s = usual_s or found_s, found_s, self._time.now()
+        self.usual_s, self._recent_s = usual_s or found_s, found_s
+        self._looked_s = self._time.now()
+        self._due_s = self._looked_s + PERIOD_S
         self._seen_s = [found_s]
         self.clock.go_on_at(self.usual_s / found_s)
 
@@ -96,15 +101,8 @@ class Pacemaker:
 
     def launch(self, batch: Batch) -> Pending:
         """Look at the machine where it is time to, then start the step."""
-        passed_s = self._time.now() - self._looked_s
-        if self.usual_s and passed_s >= PERIOD_S:
-            self.clock.go_on_at(0.0)
-            try:
-                self._seen_s.append(seen_s := self._glance_s())
-                self._recent_s += -math.expm1(-passed_s / MEMORY_S) * (seen_s - self._recent_s)
-            finally:  # a look that failed fails the step, but time goes on
-                self._looked_s = self._time.now()
-                self.clock.go_on_at(self.usual_s / self._recent_s)
+        if self._time.now() >= self._due_s:
+            self._look()
         return self._inner.launch(batch)
 
     def capacity(self) -> Capacity:
@@ -130,6 +128,18 @@ class Pacemaker:
     def close(self) -> None:
         """Close the other executor."""
         self._inner.close()
+
+    def _look(self) -> None:
+        begin_s = self._time.now()
+        fading = -math.expm1((self._looked_s - begin_s) / MEMORY_S)
+        self.clock.go_on_at(0.0)
+        try:
+            self._seen_s.append(seen_s := self._glance_s())
+            self._recent_s += fading * (seen_s - self._recent_s)
+        finally:  # a look that failed fails the step, but time goes on
+            self._looked_s = self._time.now()
+            self._due_s = self._looked_s + max(PERIOD_S, (self._looked_s - begin_s) * (1.0 / MOST_SHARE - 1.0))
+            self.clock.go_on_at(self.usual_s / self._recent_s)
 
     def _glance_s(self) -> float:
         tries = []

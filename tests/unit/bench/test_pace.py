@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.bench.pace import GLANCE_TOKENS, NUM_TRIES, PERIOD_S, PacedClock, Pacemaker, on_even_time
+from headway.bench.pace import GLANCE_TOKENS, MOST_SHARE, NUM_TRIES, PERIOD_S, PacedClock, Pacemaker, on_even_time
 from headway.clock import VirtualClock
 from headway.core import Batch, Lane, StepResult
 from headway.engine import EngineConfig, build_engine
@@ -67,6 +67,21 @@ def test_a_look_is_taken_once_in_a_period():
         seconds(maker, 100)
     num_looks = (machine.num_steps - before - 100) / NUM_TRIES
     assert num_looks == pytest.approx(10.0 / PERIOD_S, abs=2)
+
+
+def test_looks_at_a_slow_machine_are_rare():
+    """Where one takes seconds, they still take a fifth of the time at most."""
+    machine = Machine()
+    machine.speed = 0.01
+    maker = Pacemaker(machine, machine.time, block_ids=range(4, 8))
+    maker.keep()
+    begin_s, before, num_own = machine.time.now(), machine.num_steps, 200
+    for _ in range(num_own):
+        seconds(maker, 10)
+    num_looked = machine.num_steps - before - num_own
+    look_s = machine.time.now() - begin_s - num_own * 10 * 1e-3 / machine.speed
+    assert num_looked >= 10 * NUM_TRIES
+    assert look_s / (machine.time.now() - begin_s) == pytest.approx(MOST_SHARE, rel=0.1)
 
 
 def test_the_speed_is_held_against_that_of_another_day():

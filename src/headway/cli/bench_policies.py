@@ -36,7 +36,9 @@ BaseRate = Annotated[
         rich_help_panel=_LOAD,
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", help="Real seconds after which a request counts as failed.", min=1.0)]
+Timeout = Annotated[
+    float, typer.Option("--timeout", help="Real seconds after which a request counts as failed.", min=1.0)
+]
 RunLog = Annotated[
     Path | None,
     typer.Option(

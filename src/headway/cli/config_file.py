@@ -41,25 +41,20 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make a file's values the defaults of the command, before its other flags are read.
 
     Keys are flag names with dashes or underscores; a `[policy]` table holds `name` and the policy's parameters.
-    Raises `BadSetting` for a file that cannot be read and for an unknown key.
+    Raises `BadSetting` for a file that cannot be read, an unknown key, and one that is there under two names.
     """
     if path is None or ctx.resilient_parsing:
         return path
-    content = _read(path)
-    spelled = {key.replace("-", "_"): key for key in content}
-    values = {key: content[name] for key, name in spelled.items()}
-    policy = values.pop("policy", {})
-    if isinstance(policy, str):
-        policy = {"name": policy}
-    if not isinstance(policy, dict):
-        raise BadSetting(f"{path}: policy must be a name or a table, not {policy!r}")
+    values = _read(path)
+    table = _policy_table(path, values.pop("policy", {}))
     names = {
         option.lstrip("-").replace("-", "_"): option_.name for option_ in ctx.command.params for option in option_.opts
     }
     names |= {str(param.name): param.name for param in ctx.command.params}
     defaults: dict[str, object] = {}
     origin = _Origin(path, {})
-    for key, value in values.items():
+    for spelled, value in values.items():
+        key = _plain(spelled)
         if key not in names or key in _NOT_KEYS:
             known = sorted((names.keys() | {"policy"}) - _NOT_KEYS)
             near = difflib.get_close_matches(key, known, n=1)
@@ -67,14 +62,14 @@ def use_config_file(ctx: typer.Context, path: Path | None) -> Path | None:
             raise BadSetting(
                 f"{path}: unknown key {key!r}{hint}; known: {', '.join(known)}; policy may be a table, too"
             )
-        defaults[str(names[key])] = value if isinstance(value, list) else str(value)
-        origin.keys[str(names[key])] = spelled[key]
-    name = str(policy["name"]) if "name" in policy else None
-    if name is not None:
-        defaults["policy"] = name
-    settings = {key.replace("-", "_"): _text(value) for key, value in policy.items() if key != "name"}
-    ctx.meta[_TABLE] = _Table(path, name, settings)
-    ctx.meta[_ORIGIN] = origin
+        if (other := origin.keys.setdefault(name := str(names[key]), spelled)) != spelled:
+            raise _twice(path, other, spelled)
+        defaults[name] = value if isinstance(value, list) else str(value)
+    if table.policy is not None:
+        if "policy" in defaults:
+            raise _twice(path, origin.keys["policy"], "policy")
+        defaults["policy"] = table.policy
+    ctx.meta[_TABLE], ctx.meta[_ORIGIN] = table, origin
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     return path
 
@@ -92,7 +87,7 @@ def add_from_file(ctx: typer.Context, texts: Sequence[str] | None) -> list[str]:
         if table.settings:
             notices().print(f"{table.path}: its [policy] table is for {table.policy}, not for {policy}", markup=False)
         return given
-    keys = {text.partition("=")[0].strip().replace("-", "_") for text in given}
+    keys = {_plain(text.partition("=")[0].strip()) for text in given}
     return [*(f"{key}={value}" for key, value in table.settings.items() if key not in keys), *given]
 
 
@@ -115,6 +110,28 @@ def _read(path: Path) -> dict[str, object]:
         raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not TOML: {error}") from None
+
+
+def _policy_table(path: Path, policy: object) -> _Table:
+    """What a file says of the policy: a name, or a table of its parameters with or without one."""
+    if isinstance(policy, str):
+        policy = {"name": policy}
+    if not isinstance(policy, dict):
+        raise BadSetting(f"{path}: policy must be a name or a table, not {policy!r}")
+    spelled: dict[str, str] = {}
+    for key in policy:
+        if (other := spelled.setdefault(_plain(key), key)) != key:
+            raise _twice(path, other, key)
+    settings = {key: _text(policy[name]) for key, name in spelled.items() if key != "name"}
+    return _Table(path, str(policy["name"]) if "name" in policy else None, settings)
+
+
+def _twice(path: Path, one: str, other: str) -> BadSetting:
+    return BadSetting(f"{path}: {one} and {other} are the same; remove one")
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "_")
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,7 @@
 """The comparison of `headway bench policies` in virtual time: many seeds, in minutes, on a machine that never varies.
 
 The same workload, scheduler and policies; only the executor is pretended. Its step times are those of a calibration
-(`headway calibrate`), or of the round figures below.
+(`headway calibrate`).
 
     python benchmarks/policies_virtual.py --seeds 0,1,2 --rates 1.2,0.8 [--policies a,b] [--calibration FILE]
 """
@@ -28,13 +28,8 @@ LIMITS = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
 NUM_BLOCKS = 5825
 """2 GiB of KV of the default model."""
 
-TWO_CORES = Fitted(
-    rows=((1, 0.008), (8, 0.0105), (16, 0.0154), (32, 0.0267), (64, 0.0504), (128, 0.0982), (2048, 1.538)),
-    drawn_s=1.4e-3,
-    context_s=2.5e-6,
-    attend_s=1.5e-6,
-)
-"""A small model on two cores with AVX2, in round figures: 1,300 prompt tokens a second, 45 ms to decode 16 at once."""
+TWO_CORES = Path(__file__).parent / "calibrations" / "two_cores.json"
+"""What `headway calibrate` wrote on two virtual cores with AVX2, where the logs in `results` come from."""
 
 
 def run(
@@ -78,11 +73,11 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--num-requests", type=int, default=200)
     parser.add_argument("--num-blocks", type=int, default=NUM_BLOCKS, help="blocks of the KV cache, of 16 tokens")
-    parser.add_argument("--calibration", type=Path)
+    parser.add_argument("--calibration", type=Path, default=TWO_CORES)
     parser.add_argument("--set", action="append", default=[], metavar="POLICY.KEY=VALUE")
     parser.add_argument("--json", type=Path, help="write every run's figures to this file")
     given = parser.parse_args()
-    cost = read_fitted(given.calibration) if given.calibration else TWO_CORES
+    cost = read_fitted(given.calibration)
     settings: dict[str, dict[str, str]] = {}
     for text in given.set:
         where, value = text.split("=", 1)

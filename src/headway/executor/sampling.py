@@ -35,6 +35,9 @@ from headway.kernels import log_softmax
 Array = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
+LEAST_TEMPERATURE = np.finfo(np.float32).tiny
+"""A smaller one would be 0 to single precision, and the likeliest token 0 / 0. At this one nothing else is left."""
+
 _FIRST_NUCLEUS = 1024
 """Tokens sorted at first for `top_p`; they nearly always hold the nucleus. A whole vocabulary takes 30 times longer."""
 
@@ -109,7 +112,7 @@ def kept_tokens(params: SamplingParams, logits_V: Array) -> tuple[Ids, Array]:
     """Steps 5 to 8: the ids that may be drawn, ascending, and their weights (the likeliest of all has weight 1)."""
     # Relative to the maximum, so that a tiny temperature sends tokens to weight 0 and none to infinity.
     with np.errstate(over="ignore"):
-        scaled_V = (logits_V - logits_V.max()) / np.float32(params.temperature)
+        scaled_V = (logits_V - logits_V.max()) / max(np.float32(params.temperature), LEAST_TEMPERATURE)
     weights_V = np.exp(scaled_V)
     ids_N = np.flatnonzero(weights_V >= params.min_p) if params.min_p > 0.0 else np.arange(len(weights_V))
     if 0 < params.top_k < len(ids_N):

@@ -64,6 +64,14 @@ def test_kept_tokens_equal_the_slow_way(wishes, num_tokens):
     np.testing.assert_allclose(weights / weights.sum(), list(expected.values()), rtol=1e-4)
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-38, 1e-30])
+@pytest.mark.filterwarnings("error")
+def test_a_temperature_next_to_nothing_keeps_the_likeliest(temperature):
+    """Even one that single precision cannot tell from 0 leaves the likeliest tokens their weight, and no other any."""
+    ids, weights = kept_tokens(SamplingParams(temperature=temperature), np.array([1, 3, 2, 3], np.float32))
+    assert dict(zip(ids.tolist(), weights.tolist(), strict=True)) == {0: 0.0, 1: 1.0, 2: 0.0, 3: 1.0}
+
+
 def test_top_p_looks_past_its_first_guess():
     """A flat distribution needs more tokens than are sorted at first; the fewest that hold the share are kept."""
     ids, _ = kept_tokens(SamplingParams(top_p=0.9), np.zeros(50_000, np.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import uuid
 from http import HTTPStatus
 
@@ -25,6 +26,8 @@ HEAD_S = 60.0
 
 LATER_S = 30.0
 """How much longer a reader is waited for here than by its stream, which knows the request that it gives up."""
+
+_OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 LOOKS = 5
 """How often a client is looked at within the time in which it must have read something."""
@@ -56,7 +59,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._verdict is not None:
             return
         was_open = self._num_head is not None
-        super().data_received(data)
+        super().data_received(_without_offer(data) if was_open or not self.cycle.more_body else data)
         if self.transport.is_closing():
             return
         if was_open and self._num_head is not None:
@@ -202,6 +205,16 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.abort()
             return
         self._unread_timer = self.loop.call_later(self.unread_s / LOOKS, self._watch_reader)
+
+
+def _without_offer(data: bytes) -> bytes:
+    """What begins with a head or within one, without its offer to change protocols, which nobody takes up here.
+
+    The parser would take a body behind it for the new protocol's, and the request for empty: Java's HttpClient offers
+    HTTP/2 with whatever it sends first.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _OFFER.sub(b"\r\nx-not-upgraded:", head) + end + rest if _OFFER.search(head) else data
 
 
 def bounded_http(stall_timeout_s: float) -> type[BoundedHttp]:

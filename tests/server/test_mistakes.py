@@ -347,6 +347,15 @@ async def test_routes_that_are_not_there(client, method, path, status, instead):
     assert status == 404 or answer.headers["allow"]
 
 
+async def test_a_parameter_of_the_url_of_the_wrong_type_is_400(engine, serve):
+    """Not the framework's own 422: OpenAI's shape, and the parameter's name."""
+    client = serve(engine, admin_keys=("key",))
+    answer = await client.get("/admin/steps?last=many", headers={"authorization": "Bearer key"})
+    error = shape(answer, 400)
+    assert error["param"] == "last"
+    assert error["message"].startswith("last: input should be a valid integer")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_overload_is_503_with_retry_after(client, engine, stream):
     """PUBLIC_ISSUES 10.3: refused at the door, whole or streamed, with whole seconds to wait."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import headway
@@ -57,6 +58,7 @@ def create_app(engine: ServedEngine, config: ServerConfig, accounts: Accounts | 
     app.state.is_leaving = False
     app.add_exception_handler(HeadwayError, answer)
     app.add_exception_handler(HTTPException, answer)
+    app.add_exception_handler(RequestValidationError, answer)
     for router in all_routes(served, metrics, watch):
         app.include_router(router)
     return app

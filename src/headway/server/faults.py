@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -100,8 +101,8 @@ def fault_of(error: Exception) -> Fault:
             return refusal(str(error), error.retry_after_s, code=error.cause)
         case ExecutorFault() | PolicyFault():
             return Fault(status=500, message=str(error), kind="server_error", code="engine_fault")
-        case HTTPException():
-            return _http(error)
+        case HTTPException() | RequestValidationError():
+            return _http(error) if isinstance(error, HTTPException) else _bad_parameter(error)
         case _:
             return Fault(status=500, message="internal server error; the log has the cause", kind="server_error")
 
@@ -172,6 +173,13 @@ def _http(error: HTTPException) -> Fault:
         code=codes.get(error.status_code),
         headers=headers,
     )
+
+
+def _bad_parameter(error: RequestValidationError) -> Fault:
+    """A parameter of the URL that is not of its type."""
+    first = error.errors()[0]
+    name = str(first["loc"][-1])
+    return Fault(status=400, message=f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}", param=name)
 
 
 def _told(error: HTTPException) -> str:

@@ -382,7 +382,7 @@ def test_who_goes_on_sending_for_ever_is_hung_up_on(monkeypatch):
 @pytest.mark.parametrize("offer", ["h2c", "websocket"])
 @pytest.mark.parametrize("comes_later", [False, True])
 def test_an_offer_of_another_protocol_takes_no_body_away(offer, comes_later):
-    """Java's HttpClient offers HTTP/2 with its first request, body and all: that and the next are answered in HTTP/1.1."""
+    """Java's HttpClient offers HTTP/2 with its first request: that and the next are answered in HTTP/1.1."""
     body = json.dumps({"prompt": "Hi"}).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n".encode()
     head += f"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAE\r\nUpgrade: {offer}\r\n\r\n".encode()

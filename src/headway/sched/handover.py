@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headway.core import Admitted, Arrived, Event, Place, Preempted, PreemptMethod, Sequence, TokenEmitted
-from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 
 
-def catch_up(policy: Policy, queues: Queues, now_s: float) -> None:
-    """Tell `policy` of every living request: its arrival, its admission, its tokens, and that it was sent back."""
+def missed(queues: Queues, now_s: float) -> Iterator[Event]:
+    """Of every living request: its arrival, its admission, its tokens, and that it was sent back."""
     for family in queues.families.values():
-        policy.on_event(Arrived(family.request, family.request.arrival_s))
+        yield Arrived(family.request, family.request.arrival_s)
         for seq in family.members:
             if seq.place is not Place.GONE:
-                for event in _past(seq, now_s):
-                    policy.on_event(event)
+                yield from _past(seq, now_s)
 
 
 def _past(seq: Sequence, now_s: float) -> list[Event]:

@@ -31,7 +31,7 @@ from headway.core import (
     TokenEmitted,
 )
 from headway.kv import KVCache, Ledger
-from headway.sched.handover import catch_up
+from headway.sched.handover import missed
 from headway.sched.holding import HoldBack, let_pass, nobody
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
@@ -103,13 +103,14 @@ class Scheduler:
 
         A policy that adopts the old one's knowledge goes on where that stopped. For any other the device is cleared:
         running sequences wait again, first in line and with all they have emitted, and are computed anew but for what
-        the prefix cache holds; the policy hears what it would have heard of them.
+        the prefix cache holds; the policy hears what it would have heard of them. Raises `PolicyFault` where a user's
+        policy raises at that: the old one stays.
         """
         assert not self._events, "a policy is changed only when everybody has heard everything"
         if not policy.adopt(self.policy):
             for seq in list(self.queues.ended):
                 self._let_go(seq, now_s)
-            catch_up(policy, self.queues, now_s)
+            tell(policy, missed(self.queues, now_s), name, self._step)
             self._stepper.clear_device(self._record, self._events)
         self.policy, self._name = policy, name
         self._limits = policy.limits()

@@ -1,5 +1,7 @@
 """Policies from a user's own module: what is wrong with one is told in a line that names it."""
 
+import asyncio
+
 import pytest
 
 from headway.core import SamplingParams, StepPlan, TokenEmitted
@@ -9,7 +11,7 @@ from headway.sched import Axes, Policy
 from headway.sched.policies.sarathi import Sarathi, SarathiParams
 from headway.sched.registry import policy_class
 from headway.sim import parse_scene, run_scene
-from tests.support.engines import simulated_engine
+from tests.support.engines import Gate, simulated_engine
 
 
 class Unfinished(Policy):
@@ -47,6 +49,13 @@ class Deaf(Sarathi):
     def on_event(self, event):
         if type(event) is TokenEmitted:
             raise KeyError("no tokens")
+
+
+class Stubborn(Sarathi):
+    """Raises at whatever it hears."""
+
+    def on_event(self, event):
+        raise RuntimeError("go away")
 
 
 @pytest.mark.parametrize(
@@ -118,3 +127,20 @@ async def test_live_its_requests_end_with_the_same_words(caplog):
             _ = [delta async for delta in llm.submit([5, 6, 7], SamplingParams(max_tokens=9, ignore_eos=True))]
     assert "the engine stopped: policy" in caplog.text
     assert "view.ledger.give_back(None)" in caplog.text
+
+
+async def test_one_that_raises_at_its_start_does_not_come_into_office():
+    """The operator is told the line, the requests go on under the policy that they had."""
+    gates = []
+    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0])
+    async with AsyncLLM(engine=engine) as llm:
+        stream = llm.submit([5, 6, 7], SamplingParams(max_tokens=9, ignore_eos=True))
+        await asyncio.to_thread(gates[0].launched.acquire, timeout=30)
+        changing = asyncio.create_task(llm.control.change({"policy": f"{__name__}:Stubborn"}, "a test"))
+        for _ in range(3):  # the change is asked for, by a task of its own, and on its way to the engine
+            await asyncio.sleep(0)
+        gates[0].open_for_good()
+        with pytest.raises(PolicyFault, match=r"Stubborn' raised in step \d+: RuntimeError: go away .*, in on_event\)"):
+            await changing
+        assert sum([len(delta.token_ids) async for delta in stream]) == 9
+        assert llm.control.settings()["policy"] == "vllm"

@@ -165,7 +165,7 @@ class Backlog:
         progress, self._num_found = self._num_found, dict.fromkeys(Tier, 0)
         for seq_id, num in record.grants.items():
             load = self._loads.get(seq_id)
-            if load is not None:
+            if load is not None and seq_id not in record.lost:  # of a batch that broke nothing is done
                 progress[load.tier] += min(num, load.num_left)
                 load.num_left -= num
                 if load.num_left <= 0:

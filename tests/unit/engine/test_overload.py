@@ -8,11 +8,26 @@ import pytest
 
 from headway.core import Request, SamplingParams, StepRecord, TokenEmitted
 from headway.engine.admission import Admission, AdmissionLimits
+from headway.engine.backlog import Backlog
 from headway.engine.guardrails import Guardrails, GuardSettings
 from headway.errors import Overloaded
 from tests.support.engines import simulated_engine
 
 STEP_S = 0.01
+
+
+def test_tokens_of_a_batch_that_broke_are_not_done():
+    """Its time passed for nothing, as that of a step without them, and the prompt is still before whoever comes."""
+    first, later = (Request(id=name, prompt_ids=(1,) * 100, max_output=8) for name in ("a", "b"))
+    predicted = []
+    for broken in ({"grants": {"a": 60}, "lost": {"a": 60}}, {}):
+        backlog = Backlog()
+        backlog.add(first)
+        backlog.on_events([StepRecord(0, 0.0, end_s=1.0, **broken)])
+        backlog.on_events([StepRecord(1, 1.0, end_s=2.0, grants={"a": 60})])
+        assert backlog.is_before(later)
+        predicted.append(backlog.predicted_ttft_s(later))
+    assert predicted[0] == predicted[1] > (40 + 100) / 60
 
 
 class Overload:

@@ -4,8 +4,8 @@ import pytest
 
 from headway.bench.pace import GLANCE_TOKENS, MOST_SHARE, NUM_TRIES, PERIOD_S, PacedClock, Pacemaker, on_even_time
 from headway.clock import VirtualClock
-from headway.core import Batch, Lane, StepResult
-from headway.engine import EngineConfig, build_engine
+from headway.core import Batch, Lane, SamplingParams, StepResult
+from headway.engine import AsyncLLM, EngineConfig, build_engine, with_policy
 from headway.errors import BadSetting, ExecutorFault
 from headway.executor.base import Capacity
 from headway.executor.finished import Finished
@@ -130,6 +130,29 @@ def test_a_look_that_fails_does_not_stop_the_clock():
     with pytest.raises(ExecutorFault, match="broken"):
         maker.launch(Batch(step=1, lanes=[Lane("a", [0], 0, [1])]))
     assert maker.clock.pace > 0.0
+
+
+@pytest.mark.parametrize("executor", ["reference", pytest.param("native", marks=pytest.mark.native)])
+async def test_looks_before_every_step_leave_answers_as_they_are(tmp_path, monkeypatch, executor):
+    """Of requests that share steps, with prompts in pieces, a prefix that both have, and memory that runs short."""
+    write_tiny_gguf(tmp_path / "tiny.gguf")
+    config = EngineConfig(
+        model=str(tmp_path / "tiny.gguf"), executor=executor, num_blocks=16, block_size=4, max_num_batched_tokens=8
+    )
+    monkeypatch.setattr("headway.bench.pace.PERIOD_S", 0.0)
+    monkeypatch.setattr("headway.bench.pace.MOST_SHARE", 1.0)
+
+    async def answers(engine):
+        async with AsyncLLM(engine=with_policy(engine, config)) as llm:
+            params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+            asked = [llm.submit([5, 6, 7, 8, 9, 10, 11, 12, 20 + k], params) for k in range(4)]
+            return [[token async for delta in stream for token in delta.token_ids] for stream in asked]
+
+    plain = await answers(build_engine(config))
+    engine, maker = on_even_time(build_engine(config))
+    maker.keep()
+    assert await answers(engine) == plain
+    assert len(maker._seen_s) > 12
 
 
 def test_the_looks_have_blocks_of_their_own(tmp_path):

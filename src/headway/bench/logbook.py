@@ -53,7 +53,9 @@ class Logbook:
     def _compare(self, logged: object, about: Mapping[str, object]) -> None:
         """Raise `BadSetting` where the log says something else."""
         if not isinstance(logged, dict):
-            raise BadSetting(f"{self._path} is no log of runs: its first line must say what they are about")
+            raise BadSetting(
+                f"{self._path} is no log of runs, whose first line says what they are about; name another file"
+            )
         for key, value in logged.items():
             if value != (here := about.get(key)):
                 raise BadSetting(
@@ -90,7 +92,7 @@ class Logbook:
         except (ValueError, RecursionError) as error:
             raise BadSetting(f"cannot read {self._path} as a log of runs: {error}") from None
         if not lines or not all(isinstance(line, dict) for line in lines):
-            raise BadSetting(f"{self._path} is no log of runs: each line must be an object")
+            raise BadSetting(f"{self._path} is no log of runs, whose lines are objects; name another file")
         return lines
 
     def _cut(self, num_bytes: int) -> None:

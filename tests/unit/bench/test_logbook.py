@@ -58,7 +58,7 @@ def test_half_a_line_costs_its_run_and_nothing_else(path, num_lost):
             json.dumps({"policy": "a", "factor": 1, "repeat": 0, "score": dict.fromkeys(SCORE.__slots__, "x")}),
             "no fini",
         ),
-        ("[]", "must be an object"),
+        ("[]", "lines are objects; name another file"),
         ("no JSON", "cannot read"),
     ],
 )

@@ -21,12 +21,12 @@ class Claim:
 
 
 def claims(middles: Mapping[str, Score]) -> list[Claim]:
-    """The claims at one rate; none where `headway` did not run, or alone.
+    """The claims at one rate; none where `headway` did not run, answered nothing, or has no match.
 
     A policy that left more requests unanswered had less to do, and is no match.
     """
     ours = middles.get(OURS)
-    if ours is None:
+    if ours is None or not ours.output_throughput:
         return []
     middles = {policy: score for policy, score in middles.items() if score.num_failed <= ours.num_failed}
     others = {policy: score for policy, score in middles.items() if policy != OURS}

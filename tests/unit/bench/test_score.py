@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import asdict, replace
 
 import pytest
@@ -87,3 +88,10 @@ def test_claims_compare_headway_with_the_best():
     assert [claim.holds for claim in found] == [False, True, False, True]
     assert "vllm" in found[0].text
     assert claims({"vllm": fast}) == []
+
+
+def test_who_answered_nothing_claims_nothing():
+    """Figures that are none are neither lower nor higher than others, and would make every sentence true."""
+    nothing = a_score(num_failed=4, itl_p99_ms=math.nan, ttft_p95_ms=math.nan)
+    assert claims({"headway": nothing, "vllm": nothing}) == []
+    assert claims({"headway": a_score(output_throughput=1.0), "vllm": nothing}) == []

@@ -90,7 +90,7 @@ class Logbook:
         try:
             lines = [json.loads(text) for text in content.decode().split("\n") if text.strip()]
         except (ValueError, RecursionError) as error:
-            raise BadSetting(f"cannot read {self._path} as a log of runs: {error}") from None
+            raise BadSetting(f"cannot read {self._path} as a log of runs: {error}; name another file") from None
         if not lines or not all(isinstance(line, dict) for line in lines):
             raise BadSetting(f"{self._path} is no log of runs, whose lines are objects; name another file")
         return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -15,9 +16,20 @@ PIPE_WIDTH = 160
 
 
 def print_json(document: object) -> None:
-    """One JSON document on stdout; nothing else may be printed there."""
-    json.dump(document, sys.stdout, ensure_ascii=False, indent=2)
+    """One JSON document on stdout; nothing else may be printed there. What is no number is null: JSON has no NaN."""
+    json.dump(_numbers(document), sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def _numbers(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _numbers(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_numbers(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 def results() -> Console:

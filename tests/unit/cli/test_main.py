@@ -25,6 +25,31 @@ def run(*args, **kwargs):
     )
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "status"),
+    [("2>&-", "policies vllm --json", 0), (">&-", "policies vllm --json", 0), ("2>&-", "nonsense", 2)],
+)
+def test_a_closed_stream_takes_what_is_said_there(closed, words, status):
+    """Nothing stands elsewhere for it, and the status is the same."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m headway {words} {closed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, "")
+    assert bool(done.stdout) == (closed == "2>&-" and not status)
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_stream_that_is_not_there_is_no_terminal(monkeypatch, name):
+    """Commands ask whether it is one."""
+    monkeypatch.setattr(sys, name, None)
+    monkeypatch.setattr("headway.cli.main.main", lambda: int(getattr(sys, name).isatty()))
+    assert start() == 0
+    getattr(sys, name).close()
+
+
 def test_every_flag_has_one_line_of_help():
     """Each command, argument and flag says what it is for."""
     group = typer.main.get_command(make_app())

@@ -140,6 +140,7 @@ def test_who_does_not_go_on_is_hung_up_on(monkeypatch):
     """Each of them would hold a connection, and some of them megabytes, for as long as it likes."""
     monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.3)
     monkeypatch.setattr("headway.server.body.BODY_S", 0.3)
+    monkeypatch.setattr("headway.server.linger.LINGER_S", 0.1)
     with live(FakeEngine()) as server, ExitStack() as open_ones:
         connections = {begun: open_ones.enter_context(server.open_socket()) for begun in HALF_DONE}
         for begun, connection in connections.items():
@@ -174,9 +175,11 @@ def test_a_long_answer_outlives_the_time_for_a_head(monkeypatch):
 def test_what_comes_after_an_answer_and_is_no_request_keeps_nothing_open(monkeypatch, first, then):
     """It ends uvicorn's own wait for the next request, and begins none."""
     monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.2)
+    monkeypatch.setattr("headway.server.linger.LINGER_S", 0.0)
     with live(FakeEngine()) as server, server.open_socket() as connection:
         connection.sendall(first)
         one_answer(connection)
+        server.call(lambda: None)  # its loop turns: the answer is at its end
         connection.sendall(then)
         assert until_closed(connection) == b""
 

@@ -137,13 +137,20 @@ def test_a_taken_port_is_one_clear_line(process):
 
 
 def test_a_body_that_never_comes_is_refused_when_the_server_leaves(process):
-    """Who still sends at the end gets a 503 that may be retried elsewhere; the log holds no traceback."""
+    """Who still sends at the end gets a 503 that may be retried elsewhere; the log holds no traceback.
+
+    One that was answered already, and whose body is only thrown away, does not hold the end up either.
+    """
+    rest = b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{"
     with process(shutdown_timeout_s=0.1, FAKE_LAST_WORDS_S="0.1") as running:
         url = httpx.URL(running.stdout.readline().strip())
-        with socket.create_connection((url.host, url.port), timeout=20) as client:
-            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
+        address = (url.host, url.port)
+        with socket.create_connection(address, timeout=20) as client, socket.create_connection(address) as answered:
+            client.sendall(b"POST /v1/completions" + rest)
+            answered.sendall(b"POST /nothing" + rest)
+            assert answered.recv(4096).startswith(b"HTTP/1.1 404 ")
             assert httpx.get(url.join("/health")).status_code == 200
             running.send_signal(signal.SIGTERM)
             assert client.recv(4096).startswith(b"HTTP/1.1 503 ")
-        _, errors = running.communicate(timeout=20)
+            _, errors = running.communicate(timeout=20)
         assert (running.returncode, "Traceback" in errors) == (0, False)

@@ -20,21 +20,25 @@ class Lingering:
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
-        self._has_all = False
+        self._is_over = False
 
     async def receive(self) -> Message:
-        """The next piece of the body, or the disconnect."""
-        message = await self._receive()
+        """The next piece of the body, or the disconnect. Who was waited for in vain is not waited for again."""
+        try:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            self._is_over = True
+            raise
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            self._has_all = True
+            self._is_over = True
         return message
 
     async def send(self, message: Message) -> None:
         """Pass on a piece of the answer; the last one when the body has come, or was waited for long enough."""
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last and not self._has_all:
+        if is_last and not self._is_over:
             await self._send({**message, "more_body": True})
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, asyncio.CancelledError):  # cancelled where the server leaves: it has answered
                 async with asyncio.timeout(LINGER_S):
                     await self._discard()
             message = {"type": "http.response.body"}
@@ -42,5 +46,5 @@ class Lingering:
 
     async def _discard(self) -> None:
         num_left = LINGER_BYTES
-        while not self._has_all and num_left > 0:
+        while not self._is_over and num_left > 0:
             num_left -= len((await self.receive()).get("body", b""))

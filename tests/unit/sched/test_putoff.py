@@ -1,7 +1,7 @@
 """Who is put off when prompts queue up."""
 
 from headway.core import Arrived, Finished, FinishReason, Request, Sequence
-from headway.sched.parts.putoff import AFTER_S, MOST_CREDIT, NUM_AGES, PutOff
+from headway.sched.parts.putoff import AFTER_S, FIRST_CREDIT, MOST_CREDIT, NUM_AGES, PutOff
 
 
 def seq(name, prompt, **own):
@@ -23,14 +23,20 @@ def price_s(one):
 
 
 def test_the_longest_go_until_the_rest_is_in_time():
-    """No more than it takes, and no more than the share of all requests."""
+    """No more than it takes."""
     queue = [seq("a", 90), seq("b", 400), seq("c", 150), seq("d", 200)]
     assert sum(map(price_s, queue)) > AFTER_S
     assert after(1000).choose(queue, price_s, 1.0) == {"b", "d"}
-    assert after(21).choose(queue, price_s, 1.0) == {"b"}
-    assert not after(19).choose(queue, price_s, 1.0)
     assert not after(1000).choose(queue[:1], price_s, 1.0)
     assert not after(1000, share=0.0).choose(queue, price_s, 1.0)
+
+
+def test_no_more_than_the_share_of_all_requests_and_what_there_is_at_first():
+    """An overload may come with the first requests; every twentieth later one is another that may wait."""
+    queue = [seq(f"r{number}", 500 + number) for number in range(50)]
+    for num_arrivals, num_earned in ((0, 0), (19, 0), (21, 1), (39, 1), (41, 2)):
+        chosen = after(num_arrivals).choose(queue, price_s, 1.0)
+        assert chosen == {f"r{49 - at}" for at in range(int(FIRST_CREDIT) + num_earned)}
 
 
 def test_a_long_quiet_time_earns_a_bounded_number():

@@ -16,7 +16,7 @@ from headway.sched.parts.siblings import PrefixesUnderway
 from headway.sched.parts.standing import Rank, Turns
 from headway.sched.view import View
 
-KEPT = 16
+KEPT = 64
 """One token in so many goes to the first in rank, whoever passes it."""
 
 CRUMB = 4

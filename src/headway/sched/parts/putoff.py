@@ -9,6 +9,9 @@ from headway.core import Arrived, Event, Finished, Rejected, Sequence
 AFTER_S = 3.0
 """Seconds of prefill in the queue from which on somebody is put off."""
 
+FIRST_CREDIT = 2.0
+"""How many may be put off before anybody has earned it: an overload may come with the first requests."""
+
 MOST_CREDIT = 10.0
 """How many may be put off at once after a long time in which nobody was."""
 
@@ -17,7 +20,7 @@ NUM_AGES = 12
 
 
 class PutOff:
-    """The longest prompts of an overloaded queue, at most `share` of all requests.
+    """The longest prompts of an overloaded queue, at most `share` of all requests and `FIRST_CREDIT` more.
 
     In an overload somebody waits, whatever the order. Taking turns by arrival, everybody does; here it is the few
     whose prompts are the most work, since each of them makes room for many others (as eager relegation in QoServe,
@@ -28,7 +31,7 @@ class PutOff:
     def __init__(self, share: float, age_s: float) -> None:
         self._share = share
         self._most_s = NUM_AGES * age_s or float("inf")
-        self._credit = 0.0
+        self._credit = FIRST_CREDIT
         self._chosen: set[str] = set()
 
     def on_event(self, event: Event) -> None:

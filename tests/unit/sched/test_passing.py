@@ -35,8 +35,8 @@ def test_a_short_prompt_passes_whole(monkeypatch):
 
 
 def test_short_prompts_pass_up_to_one_of_the_greatest_length(monkeypatch):
-    """256 tokens of them in a step; the second goes on in the next one."""
-    assert grants(monkeypatch, 200, 200) == {"s0": 200, "s1": 56}
+    """192 tokens of them in a step; the second goes on in the next one."""
+    assert grants(monkeypatch, 150, 150) == {"s0": 150, "s1": 42}
 
 
 def test_a_little_one_leaves_the_rest_of_half_the_room(monkeypatch):

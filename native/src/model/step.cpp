@@ -11,12 +11,23 @@ namespace {
 /// Slices of work per thread: enough that a thread which was interrupted holds the others up only briefly.
 constexpr int kSlices = 4;
 
-/// Tiles of rows in a task when threads share rows: fewer read the weights more often, more leave a thread waiting
-/// longer at a layer's end.
+/// Most tiles of rows in a task when threads share rows: fewer read the weights more often.
 constexpr int kTaskTiles = 6;
 
 int slice(int total, int index, int count) {
     return static_cast<int>(static_cast<std::int64_t>(total) * index / count);
+}
+
+/// Where the tasks of a step end whose rows threads share, from its last row down to its first: task i has the rows
+/// from ends[i + 1] to ends[i]. The later rows attend to more tokens, so they go first. Each task is a thread's share of
+/// a third of what is left: the last ones are small, and no thread waits long for another at a layer's end.
+void split_rows(int num_rows, int row_tile, int num_threads, std::vector<int>& ends) {
+    ends.assign(1, num_rows);
+    for (int tiles = (num_rows + row_tile - 1) / row_tile; tiles > 0;) {
+        const int share = (tiles + 3 * num_threads - 1) / (3 * num_threads);
+        tiles -= std::min({share, kTaskTiles, tiles});
+        ends.push_back(tiles * row_tile);
+    }
 }
 
 int padded(int n) { return static_cast<int>(round_up(static_cast<std::size_t>(n), kPad)); }
@@ -258,21 +269,18 @@ void Step::second_half(int l, Range range, Workspace::Thread& mine, StageClock& 
 /// computes stays in its own cache and threads meet once a layer.
 void Step::run_by_rows(Worker& worker, StageClock& clock) const {
     Workspace::Thread& mine = space_.threads[static_cast<std::size_t>(worker.index())];
-    const int num_rows = batch_.num_rows();
-    const int num_tiles = (num_rows + set_.row_tile - 1) / set_.row_tile;
-    const int least = (num_tiles + kTaskTiles - 1) / kTaskTiles;
-    const int count =
-        static_cast<int>(round_up(static_cast<std::size_t>(least), static_cast<std::size_t>(worker.num_threads())));
-    const auto row = [&](int i) { return std::min(num_rows, slice(num_tiles, i, count) * set_.row_tile); };
-    const auto chunk = [&](int i) { return Range{row(i), row(i + 1)}; };
-    worker.for_each(count, [&](int i) { first_half(0, chunk(i), mine, clock); });
+    split_rows(batch_.num_rows(), set_.row_tile, worker.num_threads(), mine.task_ends);
+    const int count = static_cast<int>(mine.task_ends.size()) - 1;
+    const auto task = [&](int i) {
+        const auto at = static_cast<std::size_t>(i);
+        return Range{mine.task_ends[at + 1], mine.task_ends[at]};
+    };
+    worker.for_each(count, [&](int i) { first_half(0, task(i), mine, clock); });
     clock.mark(Stage::kWait);
     for (int l = 0; l < config_.num_layers; ++l) {
         worker.for_each(count, [&](int i) {
-            // The later rows attend to more tokens: they go first, so that the threads end together.
-            const Range rows = chunk(count - 1 - i);
-            second_half(l, rows, mine, clock);
-            if (l + 1 < config_.num_layers) first_half(l + 1, rows, mine, clock);
+            second_half(l, task(i), mine, clock);
+            if (l + 1 < config_.num_layers) first_half(l + 1, task(i), mine, clock);
         });
         clock.mark(Stage::kWait);
     }

@@ -29,6 +29,7 @@ public:
         Array<std::int32_t> query_offsets;
         std::vector<int> lengths;
         std::vector<RowGroup> groups;
+        std::vector<int> task_ends;
     };
 
     void reserve(const ModelConfig& config, const Weights& weights, const KernelSet& set, int num_rows, int num_needed,

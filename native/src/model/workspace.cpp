@@ -64,6 +64,7 @@ void Workspace::reserve(const ModelConfig& config, const Weights& weights, const
         thread.query_offsets = Array<std::int32_t>(static_cast<std::size_t>(group_rows));
         thread.lengths.resize(static_cast<std::size_t>(group_rows));
         thread.groups.reserve(kRowChunk);
+        thread.task_ends.reserve(static_cast<std::size_t>(num_rows) + 1);  // a task has a row at least
         threads.push_back(std::move(thread));
     }
     num_rows_ = num_rows;

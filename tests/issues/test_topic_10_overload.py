@@ -161,8 +161,11 @@ async def test_a_place_that_is_gone_again_puts_nobody_out():
     )
     async with AsyncLLM(engine=engine) as llm:
         params = SamplingParams(max_tokens=6, ignore_eos=True)
+        first = llm.submit([5, 6], SamplingParams(max_tokens=1), request_id="first")
+        await asyncio.to_thread(gates[0].launched.acquire)  # its step waits at the gate: what comes now, comes together
         streams = [llm.submit([5, 6, at + 7], params, request_id=f"r{at}") for at in range(6)]
-        await llm.control.change({"max_num_seqs": 1}, "a test")
+        change = asyncio.ensure_future(llm.control.change({"max_num_seqs": 1}, "a test"))
+        await asyncio.sleep(0)  # it is on its way
         ended = []
 
         async def read(stream):
@@ -170,8 +173,8 @@ async def test_a_place_that_is_gone_again_puts_nobody_out():
             ended.append((stream.request_id, str(reasons[-1])))
 
         gates[0].open_for_good()
-        await asyncio.gather(*map(read, streams))
-    assert ended == [(f"r{at}", "length") for at in range(6)]
+        await asyncio.gather(change, *map(read, [first, *streams]))
+    assert ended[1:] == [(f"r{at}", "length") for at in range(6)]
 
 
 def _house_of(app):

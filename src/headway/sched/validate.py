@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headway.core import Event, Hold, Place, Sequence, StepPlan
@@ -18,12 +19,8 @@ _NOBODY: frozenset[str] = frozenset()
 
 def plan_of(policy: Policy, view: View, name: str) -> StepPlan:
     """What the policy plans. Raises `PolicyFault` where that is no plan at all, or a user's policy raises."""
-    try:
+    with _naming(policy, name, view.step):
         plan: object = policy.plan(view)
-    except Exception as error:
-        if (fault := raised(policy, error, name, view.step)) is None:
-            raise
-        raise fault from error
     if not isinstance(plan, StepPlan):
         raise PolicyFault(name, f"plan() returned {plan!r}, not a StepPlan")
     return plan
@@ -31,16 +28,22 @@ def plan_of(policy: Policy, view: View, name: str) -> StepPlan:
 
 def tell(policy: Policy, events: Iterable[Event], name: str, step: int) -> None:
     """Let the policy hear what happened. Raises `PolicyFault` where a user's policy raises."""
-    try:
+    with _naming(policy, name, step):
         for event in events:
             policy.on_event(event)
+
+
+@contextmanager
+def _naming(policy: Policy, name: str, step: int) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
-        if (fault := raised(policy, error, name, step)) is None:
+        if (fault := _raised(policy, error, name, step)) is None:
             raise
         raise fault from error
 
 
-def raised(policy: Policy, error: Exception, name: str, step: int) -> PolicyFault | None:
+def _raised(policy: Policy, error: Exception, name: str, step: int) -> PolicyFault | None:
     """What to tell whoever wrote a policy that raised, the line in their file with it; None where we wrote it."""
     modules = {kind.__module__ for kind in type(policy).__mro__}
     while isinstance(policy, Wrapper):

@@ -138,7 +138,7 @@ class EngineLoop:
         except BaseException as error:
             # Who made a mistake in a policy needs its traceback, not ours.
             cause = error.__cause__ if isinstance(error, PolicyFault) else error
-            log.error("the engine stopped: %s", error, exc_info=cause)  # noqa: TRY400 - the cause, where there is one
+            log.critical("the engine stopped: %s", error, exc_info=cause)
             self.died = error
             self._deliver([("", Died(error))])
             if not isinstance(error, Exception):

@@ -17,6 +17,7 @@ _MOST_TOKENS = 1 << 30
 _MOST_PRICE = 0.1
 _HICCUP = 4.0
 _FEW = 3
+"""Size, as the number of its binary digits, up to which a step counts as one of few tokens: up to 7."""
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ class HeadwayParams:
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")
     age_s: float = param(10.0, "seconds of waiting that outweigh one service tier and any priority; 0 = no ageing")
     short_prompt_tokens: int = param(192, "prompts up to this have a lane of their own beside long ones; 0 = off")
-    put_off_share: float = param(0.045, "share of requests, the longest prompts, put off in an overload; 0 = part off")
+    put_off_share: float = param(0.045, "share of requests, and two: longest prompts, put off in an overload; 0 = off")
     prefix_wait: bool = param(True, "a request whose prefix is being computed waits for it")
     shortage_by_cost: bool = param(True, "victim and method by cost; without it, recompute the youngest")
 

@@ -164,8 +164,10 @@ async def test_a_place_that_is_gone_again_puts_nobody_out():
         first = llm.submit([5, 6], SamplingParams(max_tokens=1), request_id="first")
         await asyncio.to_thread(gates[0].launched.acquire)  # its step waits at the gate: what comes now, comes together
         streams = [llm.submit([5, 6, at + 7], params, request_id=f"r{at}") for at in range(6)]
+        send, is_sent = llm.control._send, asyncio.Event()
+        llm.control._send = lambda command: (send(command), is_sent.set())
         change = asyncio.ensure_future(llm.control.change({"max_num_seqs": 1}, "a test"))
-        await asyncio.sleep(0)  # it is on its way
+        await is_sent.wait()  # a task of a task makes it: it is not on its way before that
         ended = []
 
         async def read(stream):

@@ -1,4 +1,7 @@
-"""A tiny model with random weights on the reference executor, for reports about values."""
+"""A tiny model with random weights, for reports about values; a server's last moment that ends when a test says so."""
+
+import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,3 +29,15 @@ def tiny(tiny_path):
     yield make
     for engine in made:
         engine.core.executor.close()
+
+
+@pytest.fixture
+def drain(monkeypatch):
+    """A server that leaves serves on for `delay_s`, which are over when the test says so: no clock runs against it."""
+    delay, sleep = SimpleNamespace(delay_s=600.0, is_over=asyncio.Event()), asyncio.sleep
+
+    async def sleep_or_wait(seconds):
+        await (delay.is_over.wait() if seconds == delay.delay_s else sleep(seconds))
+
+    monkeypatch.setattr(asyncio, "sleep", sleep_or_wait)
+    return delay

@@ -70,9 +70,10 @@ async def test_exactly_those_beyond_running_and_waiting_are_refused():
             return (await http.post("/v1/completions", json=BODY | more)).status_code
 
         running = [asyncio.create_task(post(max_tokens=200)) for _ in range(2)]
+        assert await asyncio.to_thread(gates[0].launched.acquire, timeout=30)
         while llm.control.admission.backlog.queued().num_requests or llm.stats().num_running < 2:
             gates[0].let_through()
-            await asyncio.sleep(0.001)
+            assert await asyncio.to_thread(gates[0].launched.acquire, timeout=30)
         burst = {asyncio.create_task(post()) for _ in range(15)}
         refused = set()
         while len(refused) < 10:
@@ -136,9 +137,9 @@ async def test_a_slow_log_holds_no_place(tmp_path, caplog):
     assert codes == [200] * 60
 
 
-async def test_for_a_while_only_readiness_says_that_the_server_leaves():
+async def test_for_a_while_only_readiness_says_that_the_server_leaves(drain):
     """10.10: after the signal `/ready` is 503 at once; requests are taken until the delay is over, then refused."""
-    engine, config = FakeEngine(), ServerConfig(drain_delay_s=0.3)
+    engine, config = FakeEngine(), ServerConfig(drain_delay_s=drain.delay_s)
     app = create_app(engine, config)
     leave = Leave(engine, config, app)
     async with client_of(app) as http:
@@ -147,6 +148,7 @@ async def test_for_a_while_only_readiness_says_that_the_server_leaves():
         leaving = asyncio.create_task(leave.carry_out())
         assert (await http.get("/ready")).status_code == 503
         assert (await http.post("/v1/completions", json={"prompt": "Hi"})).status_code == 200
+        drain.is_over.set()
         await leaving
         assert (await http.get("/ready")).status_code == 503
         assert (await http.post("/v1/completions", json={"prompt": "Hi"})).status_code == 503

@@ -82,9 +82,11 @@ async def test_one_runs_five_wait_in_order_and_the_seventh_is_refused():
                 ended.append((name, answer.status_code))
 
             tasks = [asyncio.create_task(ask("0"))]
-            while llm.control.admission.backlog.queued().num_requests or not llm.stats().num_running:
-                gates[0].let_through()
-                await asyncio.sleep(0.001)
+            assert await asyncio.to_thread(gates[0].launched.acquire, timeout=30)
+            gates[0].let_through()
+            assert await asyncio.to_thread(gates[0].launched.acquire, timeout=30)  # who runs is known at a step's end
+            assert llm.stats().num_running == 1
+            assert llm.control.admission.backlog.queued().num_requests == 0
             for at in range(1, 7):
                 tasks.append(asyncio.create_task(ask(str(at))))
                 await asyncio.sleep(0.002)
@@ -95,30 +97,38 @@ async def test_one_runs_five_wait_in_order_and_the_seventh_is_refused():
     assert ended[1:] == [(str(at), 200) for at in range(6)]
 
 
-async def test_a_rolling_restart_fails_nobody():
+async def test_a_rolling_restart_fails_nobody(drain):
     """15.8: a client that looks at `/ready` and moves on in time never gets an error, whichever of two is restarted."""
-    config = ServerConfig(drain_delay_s=0.05)
+    config = ServerConfig(drain_delay_s=drain.delay_s)
     engines = [FakeEngine(), FakeEngine()]
     apps = [create_app(engine, config) for engine in engines]
     https = [httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") for app in apps]
-    codes, is_over = [], asyncio.Event()
+    codes, is_over = [[] for _ in range(4)], asyncio.Event()
 
     async def client(number):
         while not is_over.is_set():
             place = number % 2
             if (await https[place].get("/ready")).status_code != 200:
                 place = 1 - place
-            codes.append((await https[place].post("/v1/completions", json={"prompt": "Hi"})).status_code)
+            codes[number].append((await https[place].post("/v1/completions", json={"prompt": "Hi"})).status_code)
+
+    async def all_looked_anew():
+        """A client's first answer from now on may be to a request that it decided on before."""
+        nums = [len(answers) + 3 for answers in codes]
+        while any(len(answers) < num for answers, num in zip(codes, nums, strict=True)):  # noqa: ASYNC110 - four lists
+            await asyncio.sleep(0)
 
     clients = [asyncio.create_task(client(number)) for number in range(4)]
-    await asyncio.sleep(0.05)
+    await all_looked_anew()
     leave = Leave(engines[0], config, apps[0])
     leave.want()
-    await leave.carry_out()
+    leaving = asyncio.create_task(leave.carry_out())
+    await all_looked_anew()
+    drain.is_over.set()
+    await leaving
     apps[0] = create_app(FakeEngine(), config)
     https[0] = httpx.AsyncClient(transport=httpx.ASGITransport(apps[0]), base_url="http://localhost")
-    await asyncio.sleep(0.05)
+    await all_looked_anew()
     is_over.set()
     await asyncio.gather(*clients)
-    assert len(codes) > 8
-    assert set(codes) == {200}
+    assert {code for answers in codes for code in answers} == {200}

@@ -14,7 +14,7 @@ from headway.engine import AsyncLLM
 from headway.server import ServerConfig
 from tests.conftest import skip_or_fail
 from tests.support.browser import Browser, find_browser
-from tests.support.engines import Paced, simulated_engine
+from tests.support.engines import Gate, Paced, simulated_engine
 from tests.support.live_server import LiveServer
 from tests.support.tenants import bearer, write_tenants
 
@@ -25,17 +25,23 @@ def paced_llm(step_s=0.01):
     return AsyncLLM(engine=simulated_engine(wrap=lambda inner: Paced(inner, step_s), num_blocks=256))
 
 
-async def pictures(client, num, **options):
-    """The first pictures of the feed."""
+async def watched(client, gate, is_enough, **options):
+    """Pictures of the feed up to one that is enough. Before each further one the engine makes a step, and no other."""
     found = []
     async with client.stream("GET", "/ui/feed", **options) as answer:
         assert answer.status_code == 200
         async for line in answer.aiter_lines():
             if line.startswith("data: "):
                 found.append(json.loads(line.removeprefix("data: ")))
-                if len(found) == num:
-                    return found
+                if is_enough(found[-1]):
+                    break
+                gate.let_through()
     return found
+
+
+def decoding(picture):
+    """How many requests have their first token behind them."""
+    return sum(card["state"] == "decode" for card in picture["requests"])
 
 
 def test_the_page_names_no_other_place():
@@ -59,8 +65,8 @@ async def test_the_page_is_everybodys_and_its_feed_asks_for_a_key(engine, serve,
 
 @pytest.fixture
 def live_llm(monkeypatch):
-    """Start one server over a paced engine at a port, any number of times; its feed tells of itself more often."""
-    monkeypatch.setattr("headway.server.feed.PERIOD_S", 0.2)
+    """Start a server over a paced engine at a port, or over a gated one; its feed tells of itself more often."""
+    monkeypatch.setattr("headway.server.feed.PERIOD_S", 0.1)
     servers = []
 
     def start(port=0, **settings):
@@ -73,11 +79,19 @@ def live_llm(monkeypatch):
         servers.append(server)
         return server
 
+    def gated(**settings):
+        gates = []
+        engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0], num_blocks=256)
+        server = LiveServer(AsyncLLM(engine=engine), ServerConfig(**settings))
+        server.__enter__()
+        servers.append(server)
+        return server, gates[0]
+
     def stop(server):
         servers.remove(server)
         server.__exit__()
 
-    start.stop = stop
+    start.stop, start.gated = stop, gated
     yield start
     while servers:
         stop(servers[-1])
@@ -86,10 +100,11 @@ def live_llm(monkeypatch):
 @pytest.mark.server
 async def test_the_feed_tells_steps_blocks_queue_and_requests(live_llm):
     """Every step once, in order; requests with their time line; blocks that add up."""
-    server = live_llm()
+    server, gate = live_llm.gated()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
         asks = [asyncio.create_task(client.post("/v1/completions", json=BODY | {"max_tokens": 100})) for _ in range(3)]
-        found = await pictures(client, 3)
+        found = await watched(client, gate, lambda picture: decoding(picture) == 3 and picture["steps"][-1]["step"] > 3)
+        gate.open_for_good()
         for answer in await asyncio.gather(*asks):
             assert answer.status_code == 200
     numbers = [step["step"] for picture in found for step in picture["steps"]]
@@ -107,18 +122,16 @@ async def test_the_feed_tells_steps_blocks_queue_and_requests(live_llm):
 async def test_a_tenant_sees_its_own_requests_only(live_llm, tmp_path):
     """Where any key opens the feed, others' requests have neither ids nor names in it."""
     path = write_tenants(tmp_path / "tenants.toml", {"small": "", "big": "", "boss": "admin = true"})
-    server = live_llm(tenants=path, metrics_access="key")
+    server, gate = live_llm.gated(tenants=path, metrics_access="key")
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
         asks = [
             asyncio.create_task(client.post("/v1/completions", json=BODY | {"max_tokens": 100}, headers=bearer(name)))
             for name in ("small", "big")
         ]
-        await asyncio.sleep(0.3)
-        [own] = await pictures(client, 1, headers=bearer("small"))
-        [everything] = await pictures(client, 1, headers=bearer("boss"))
-        for ask in asks:
-            ask.cancel()
-        await asyncio.gather(*asks, return_exceptions=True)
+        *_, everything = await watched(client, gate, lambda picture: decoding(picture) == 2, headers=bearer("boss"))
+        [own] = await watched(client, gate, lambda picture: True, headers=bearer("small"))
+        gate.open_for_good()
+        await asyncio.gather(*asks)
     assert {card["tenant"] for card in everything["requests"]} == {"small", "big"}
     assert {card["tenant"] for card in own["requests"]} == {"small"}
     assert "big" not in json.dumps(own)

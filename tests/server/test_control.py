@@ -72,13 +72,19 @@ async def test_a_deadline_ends_the_answer_with_what_it_has(bench):
     assert 5 <= answer["usage"]["completion_tokens"] <= 6
 
 
-async def test_a_hung_step_does_not_hold_the_answer_beyond_its_deadline(bench):
+async def test_a_hung_step_does_not_hold_the_answer_beyond_its_deadline(bench, monkeypatch):
     """The engine is silent; the HTTP layer ends the stream itself, with the tokens that it has seen."""
     it = await bench()
-    asking = it.ask(max_tokens=400, stream=True, stream_options={"include_usage": True}, deadline_ms=400)
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    asking = it.ask(max_tokens=400, stream=True, stream_options={"include_usage": True}, deadline_ms=600_000)
     for _ in range(4):
         await it.launched()
         it.gate.let_through()
+    await it.launched()
+    for _ in range(20):  # what was said so far is on its way to the client
+        await asyncio.sleep(0)
+    monkeypatch.setattr(loop, "time", lambda: time() + 601.0)
     events = [json.loads(line[6:]) for line in (await asking).text.splitlines() if line.startswith("data: {")]
     reasons = [choice["finish_reason"] for event in events for choice in event["choices"]]
     assert reasons[-1] == "deadline"

@@ -10,7 +10,7 @@ import headway
 from headway.clock import WallClock
 from headway.engine import AdmissionLimits, AsyncLLM, Guarding
 from headway.obs import Recorder
-from tests.support.engines import Faulty, Paced, simulated_engine
+from tests.support.engines import Faulty, Gate, Paced, simulated_engine
 
 BODY = {"prompt": [5, 6, 7], "max_tokens": 12, "ignore_eos": True}
 
@@ -105,15 +105,18 @@ async def test_a_full_disk_ends_the_recording_and_nothing_else(serve, caplog, tm
 @pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
 async def test_the_system_clock_may_jump(serve, monkeypatch, jump_s):
     """A day, either way, in the middle of requests with deadlines: nobody ends early, and no duration is strange."""
-    engine = simulated_engine(wrap=lambda inner: Paced(inner, 0.003))
+    gates = []
+    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(Paced(inner, 0.003))) or gates[0])
     engine.clock = engine.core.clock = WallClock()
     limits = AdmissionLimits(queue_timeout_ms=30_000, ttft_limit_ms=30_000, step_timeout_s=30.0)
     async with AsyncLLM(engine=engine, guarding=Guarding(limits=limits)) as llm, serve(llm) as http:
         running = asyncio.create_task(ends_with_deadlines(http))
-        while not llm.stats().num_running:  # noqa: ASYNC110 - the engine does not tell of its changes
-            await asyncio.sleep(0)
+        for _ in range(3):
+            assert await asyncio.to_thread(gates[0].launched.acquire, timeout=30)
+            gates[0].let_through()
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + jump_s)
+        gates[0].open_for_good()
         assert await running == ["length"] * 4
         assert await ends(http, 1) == ["length"]
         assert llm.is_alive

@@ -23,11 +23,15 @@ async def sent():
         await asyncio.sleep(0)
 
 
+def gated_engine(**settings):
+    gates = []
+    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0], **settings)
+    return engine, gates[0]
+
+
 @pytest.fixture
 def gated():
-    gates = []
-    engine = simulated_engine(wrap=lambda inner: gates.append(Gate(inner)) or gates[0], num_blocks=128)
-    return engine, gates[0]
+    return gated_engine(num_blocks=128)
 
 
 async def test_limits_and_policy_change_under_load(gated):
@@ -195,8 +199,10 @@ async def test_the_cache_is_emptied():
 
 async def test_a_request_explains_itself():
     """Its time line, what it waited for, and how the prediction turned out."""
-    async with AsyncLLM(engine=simulated_engine(max_num_seqs=1)) as llm:
+    engine, gate = gated_engine(max_num_seqs=1)
+    async with AsyncLLM(engine=engine) as llm:
         streams = [llm.submit([5 + at] * 9, PARAMS, request_id=f"cmpl-r{at}-0123456789ab") for at in range(3)]
+        gate.open_for_good()
         await asyncio.gather(*map(read, streams))
         (story,) = llm.control.decisions.find("r2")
         (same,) = llm.control.decisions.find("cmpl-r2")
@@ -232,11 +238,11 @@ async def test_a_preemption_is_explained(gated):
         await asyncio.gather(changing, reader)
         (story,) = llm.control.decisions.find("one")
         assert [move["why"] for move in story["time_line"] if move["what"] == "preempted"] == ["policy change"]
-    async with AsyncLLM(
-        engine=simulated_engine(policy="headway", policy_settings={"overflow": "0"}, num_blocks=16)
-    ) as llm:
+    engine, gate = gated_engine(policy="headway", policy_settings={"overflow": "0"}, num_blocks=16)
+    async with AsyncLLM(engine=engine) as llm:
         params = SamplingParams(temperature=0.0, max_tokens=45, ignore_eos=True)
         streams = [llm.submit([5 + at] * 9, params, request_id=f"r{at}") for at in range(4)]
+        gate.open_for_good()
         await asyncio.gather(*map(read, streams))
         assert llm.stats().num_preemptions
         moves = [move for at in range(4) for move in llm.control.decisions.find(f"r{at}")[0]["time_line"]]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headway.clock import Clock
 from headway.core import Batch, Cause, Event, FinishReason, Request, SequenceFinished
-from headway.errors import ExecutorFault
+from headway.errors import ExecutorFault, PolicyFault
 from headway.executor.base import Executor, Pending
 from headway.sched import Policy, Scheduler
 
@@ -89,8 +89,8 @@ class EngineCore:
     def _launch(self, batch: Batch) -> None:
         try:
             self._pending.append((batch, self.executor.launch(batch)))
-        except AssertionError:
-            raise  # a mistake of ours: nobody knows what is true any more
+        except (AssertionError, PolicyFault):
+            raise  # a mistake of ours: nobody knows what is true any more; or a tape's policy gives steps no length
         except Exception as error:  # noqa: BLE001 - whatever else an executor raises, only its batch fails
             self._fail(batch, error)
 

@@ -4,6 +4,7 @@ Must not know: executors, clocks, threads; standard library only.
 Start reading at `scheduler`, then `policies/vllm`.
 """
 
+from headway.sched.asking import units_of
 from headway.sched.policy import Axes, PlanLimits, Policy, Wrapper
 from headway.sched.registry import (
     POLICIES,
@@ -32,4 +33,5 @@ __all__ = [
     "parameters",
     "policy_class",
     "policy_params",
+    "units_of",
 ]

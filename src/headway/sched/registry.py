@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import BadSetting
-from headway.sched.policy import Policy, Wrapper
+from headway.sched.asking import naming, try_out
+from headway.sched.policy import Axes, Policy, Wrapper
 
 POLICIES = {
     "deadline": "headway.sched.policies.deadline:Deadline",
@@ -60,23 +61,44 @@ def policy_class(name: str) -> type[Policy]:
         raise BadSetting(f"policy {name!r} is not a subclass of headway.sched.Policy")
     if missing := [part for part in ("Params", "axes", "source") if not hasattr(found, part)]:
         raise BadSetting(f"policy {name!r} has no {', '.join(missing)}; docs/adding-a-policy.md shows what each is")
+    _check_parts(name, found)
     return found
+
+
+def _check_parts(name: str, found: type[Policy]) -> None:
+    if not (isinstance(found.Params, type) and dataclasses.is_dataclass(found.Params)):
+        raise BadSetting(f"policy {name!r} has Params that are no dataclass; docs/adding-a-policy.md shows one")
+    if not isinstance(found.axes, Axes):
+        raise BadSetting(f"policy {name!r} has axes {found.axes!r}; they must be headway.sched.Axes")
+    try:
+        hints = typing.get_type_hints(found.Params)
+    except Exception as error:  # what a module of somebody else's wrote in its annotations
+        raise BadSetting(f"policy {name!r} has Params whose types cannot be read: {error}") from error
+    for field in dataclasses.fields(found.Params):
+        if field.default is field.default_factory is dataclasses.MISSING:
+            raise BadSetting(f"parameter {field.name!r} of policy {name!r} has no default; give it one")
+        if not _is_settable(hints[field.name]):
+            kinds = "bool, int, float, str, a StrEnum or a Literal, each with or without None"
+            raise BadSetting(
+                f"parameter {field.name!r} of policy {name!r} has type {hints[field.name]}; it must be {kinds}"
+            )
 
 
 def make_policy(name: str, settings: Mapping[str, str], defaults: Mapping[str, object] | None = None) -> Policy:
     """Build a policy from `--set` texts; `defaults` are engine-wide limits that fill parameters of equal name.
 
     Settings that a wrapping policy does not know go to its base. Raises `BadSetting` for an unknown policy or
-    parameter, a value of the wrong type, or a contradiction.
+    parameter, a value of the wrong type, or a contradiction, and `PolicyFault` where a user's policy raises at
+    its start.
     """
     found = policy_class(name)
     own, rest = _split(found, settings)
     params = policy_params(name, own, defaults)
     if not issubclass(found, Wrapper):
-        return _built(found, params)
+        return _built(name, found, params)
     _check_base(name, params.base, rest)
     base = make_policy(params.base, rest, defaults)
-    return _built(found, params, base)
+    return _built(name, found, params, base)
 
 
 def all_params(
@@ -118,8 +140,10 @@ def _check_base(name: str, base: str, rest: Mapping[str, str]) -> None:
     )
 
 
-def _built(found: type[Policy], *args: object) -> Policy:
-    policy: Policy = found(*args)
+def _built(name: str, found: type[Policy], *args: object) -> Policy:
+    with naming(found, name):
+        policy: Policy = found(*args)
+    try_out(policy, name)
     return policy
 
 
@@ -134,7 +158,8 @@ def policy_params(name: str, settings: Mapping[str, str], defaults: Mapping[str,
     values = {key: value for key, value in (defaults or {}).items() if key in fields and value is not None}
     hints = typing.get_type_hints(found.Params)
     values.update({key: _parse(key, text, hints[key]) for key, text in settings.items()})
-    return found.Params(**values)
+    with naming(found, name):
+        return found.Params(**values)
 
 
 def parameters(policy: type[Policy]) -> tuple[dataclasses.Field[Any], ...]:
@@ -149,6 +174,13 @@ def choices_of(kind: object) -> list[str]:
     if typing.get_origin(kind) is typing.Literal:
         return [str(word) for word in typing.get_args(kind)]
     return []
+
+
+def _is_settable(kind: object) -> bool:
+    """Whether `_parse` knows how to read a value of this type."""
+    if isinstance(kind, types.UnionType):
+        kind = next(part for part in kind.__args__ if part is not type(None))
+    return kind in (bool, int, float, str) or bool(choices_of(kind))
 
 
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}

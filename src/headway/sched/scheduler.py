@@ -31,12 +31,13 @@ from headway.core import (
     TokenEmitted,
 )
 from headway.kv import KVCache, Ledger
+from headway.sched.asking import adopts, let_go_of, limits_of, naming, plan_of, tell
 from headway.sched.handover import missed
 from headway.sched.holding import HoldBack, let_pass, nobody
 from headway.sched.policy import Policy
 from headway.sched.queues import Queues
 from headway.sched.stepping import Stepper
-from headway.sched.validate import binding_limit, check_plan, plan_of, tell
+from headway.sched.validate import binding_limit, check_plan
 from headway.sched.view import View
 
 StopRule = Callable[[Sequence], FinishReason | None]
@@ -54,7 +55,7 @@ class Scheduler:
         self._stop = stop
         self._name = name or type(policy).__name__.lower()
         self._stepper = Stepper(self.queues, kv)
-        self._limits = policy.limits()
+        self._limits = limits_of(policy, self._name)
         self._is_heard = type(policy).on_event is not Policy.on_event
         self._step = 0
         self._record = self._between = StepRecord(0, 0.0)
@@ -107,13 +108,13 @@ class Scheduler:
         policy raises at that: the old one stays.
         """
         assert not self._events, "a policy is changed only when everybody has heard everything"
-        if not policy.adopt(self.policy):
+        limits = limits_of(policy, name)
+        if not adopts(policy, self.policy, name):
             for seq in list(self.queues.ended):
                 self._let_go(seq, now_s)
             tell(policy, missed(self.queues, now_s), name, self._step)
             self._stepper.clear_device(self._record, self._events)
-        self.policy, self._name = policy, name
-        self._limits = policy.limits()
+        self.policy, self._name, self._limits = policy, name, limits
         self._is_heard = type(policy).on_event is not Policy.on_event
 
     def schedule(self, now_s: float) -> Batch | None:
@@ -128,7 +129,8 @@ class Scheduler:
         waiting, held = let_pass(queues, self.hold_back, now_s)
         view = View(now_s, record.step, waiting, queues.running, queues.swapped, queues.ended, ledger)
         plan = plan_of(self.policy, view, self._name)
-        check_plan(plan, view, self._limits, self._name)
+        with naming(self.policy, self._name, f"made a plan that cannot be read in step {record.step}"):
+            check_plan(plan, view, self._limits, self._name)
         plan.held |= held
         if plan.rejected:
             self._reject(plan, now_s)
@@ -258,7 +260,7 @@ class Scheduler:
             self._aborted_in_flight = [seq for seq in self._aborted_in_flight if seq.num_in_flight]
         if self.queues.ended:
             ended = [seq for seq in self.queues.ended if not seq.num_in_flight]
-            for seq in list(self.policy.let_go(ended, self.queues.running)):
+            for seq in let_go_of(self.policy, ended, self.queues.running, self._name, self._record.step):
                 self._let_go(seq, now_s)
 
     def _let_go(self, seq: Sequence, now_s: float) -> None:

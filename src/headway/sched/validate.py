@@ -1,64 +1,17 @@
-"""Where a policy is called: what it plans is checked before anything happens, what it raises gets its name."""
+"""What a policy plans is checked before anything happens."""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Container
 
-from headway.core import Event, Hold, Place, Sequence, StepPlan
+from headway.core import Hold, Place, Sequence, StepPlan
 from headway.errors import PolicyFault
 from headway.kv import KVCache
-from headway.sched.policy import PlanLimits, Policy, Wrapper
+from headway.sched.policy import PlanLimits
 from headway.sched.queues import Queues
 from headway.sched.view import View
 
 _NOBODY: frozenset[str] = frozenset()
-
-
-def plan_of(policy: Policy, view: View, name: str) -> StepPlan:
-    """What the policy plans. Raises `PolicyFault` where that is no plan at all, or a user's policy raises."""
-    with _naming(policy, name, view.step):
-        plan: object = policy.plan(view)
-    if not isinstance(plan, StepPlan):
-        raise PolicyFault(name, f"plan() returned {plan!r}, not a StepPlan")
-    return plan
-
-
-def tell(policy: Policy, events: Iterable[Event], name: str, step: int) -> None:
-    """Let the policy hear what happened. Raises `PolicyFault` where a user's policy raises."""
-    with _naming(policy, name, step):
-        for event in events:
-            policy.on_event(event)
-
-
-@contextmanager
-def _naming(policy: Policy, name: str, step: int) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if (fault := _raised(policy, error, name, step)) is None:
-            raise
-        raise fault from error
-
-
-def _raised(policy: Policy, error: Exception, name: str, step: int) -> PolicyFault | None:
-    """What to tell whoever wrote a policy that raised, the line in their file with it; None where we wrote it."""
-    modules = {kind.__module__ for kind in type(policy).__mro__}
-    while isinstance(policy, Wrapper):
-        policy = policy.base
-        modules |= {kind.__module__ for kind in type(policy).__mro__}
-    theirs = {module for module in modules if module.partition(".")[0] not in ("headway", "builtins")}
-    if not theirs or isinstance(error, PolicyFault):
-        return None
-    lines = [
-        f" ({Path(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name})"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__") in theirs
-    ]
-    where = lines[-1] if lines else ""
-    return PolicyFault(name, f"{type(error).__name__}: {error}{where}", did=f"raised in step {step}")
 
 
 def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> None:
@@ -117,9 +70,17 @@ def _check_leaving(plan: StepPlan, policy: str) -> None:
 
 
 def _check_totals(plan: StepPlan, limits: PlanLimits, policy: str) -> None:
+    for seq, reason in plan.rejected:
+        if not (isinstance(seq, Sequence) and isinstance(reason, str)):
+            raise PolicyFault(
+                policy, f"rejected has {(seq, reason)!r}; it must hold a sequence and the reason in words"
+            )
     if limits.max_lanes is not None and len(plan.grants) > limits.max_lanes:
         raise PolicyFault(policy, f"{len(plan.grants)} sequences computed, limit {limits.max_lanes}")
-    if limits.max_tokens is None or plan.num_tokens <= limits.max_tokens:
+    num_tokens: object = plan.num_tokens
+    if not isinstance(num_tokens, int):
+        raise PolicyFault(policy, f"{num_tokens!r} tokens granted; they are counted in whole numbers (// divides so)")
+    if limits.max_tokens is None or num_tokens <= limits.max_tokens:
         return
     if limits.decodes_exempt and all(grant.num_tokens == 1 for grant in plan.grants):
         return

@@ -12,7 +12,7 @@ from headway.engine.core import EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
-from headway.sched import Policy, Scheduler, all_params, make_policy
+from headway.sched import Policy, Scheduler, all_params, make_policy, units_of
 from headway.sim.door import Door
 from headway.sim.scene import Scene, SceneRequest
 from headway.sim.stopping import stop
@@ -58,7 +58,7 @@ class _Tape:
             num_blocks=scene.num_blocks,
             block_size=scene.block_size,
             clock=clock,
-            step_time=policy.units,
+            step_time=lambda batch: units_of(policy, batch, name),
             output_lengths=lengths,
             in_flight=policy.in_flight(),
         )

@@ -1,13 +1,15 @@
 """Policies from a user's own module: what is wrong with one is told in a line that names it."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 import pytest
 
 from headway.core import SamplingParams, StepPlan, TokenEmitted
 from headway.engine import AsyncLLM
 from headway.errors import BadSetting, ExecutorFault, PolicyFault
-from headway.sched import Axes, Policy
+from headway.kv import KVCache, make_prefix_cache
+from headway.sched import Axes, PlanLimits, Policy, Scheduler
 from headway.sched.policies.sarathi import Sarathi, SarathiParams
 from headway.sched.registry import policy_class
 from headway.sim import parse_scene, run_scene
@@ -56,6 +58,115 @@ class Stubborn(Sarathi):
 
     def on_event(self, event):
         raise RuntimeError("go away")
+
+
+HOOKS = ("__init__", "limits", "in_flight", "reorders", "plan", "on_event", "let_go", "units")
+
+
+def _breaking(hook, answer):
+    """A policy one of whose hooks gives another answer than Sarathi, under the name of this module."""
+    kind = type("Odd", (Sarathi,), {hook: answer, "__module__": __name__})
+    globals()["Odd"] = kind
+    return f"{__name__}:Odd"
+
+
+def _run(name, settings=None):
+    requests = [{"id": "A", "prompt": 6, "output": 4}, {"id": "B", "prompt": 2, "output": 2}]
+    return run_scene(parse_scene({"block_size": 4, "num_blocks": 8, "requests": requests}), name, settings)
+
+
+@pytest.mark.parametrize("is_base", [False, True], ids=["alone", "as a base"])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_whichever_hook_raises_the_policy_and_the_line_are_told(hook, is_base):
+    """Nothing that a policy is asked shows a traceback; alone or under another policy."""
+
+    def stumble(self, *args):
+        raise LookupError("boom")
+
+    name = _breaking(hook, stumble)
+    said = r"raised (in step \d+|outside a step): LookupError: boom \(test_own_policies.py, line \d+, in stumble\)$"
+    with pytest.raises(PolicyFault, match=said):
+        _run("vtc", {"base": name}) if is_base else _run(name)
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer", "said"),
+    [
+        ("limits", None, r"limits\(\) returned None, not PlanLimits"),
+        ("limits", PlanLimits(max_tokens="8"), r"max_tokens '8'; it must be a whole number or None"),
+        ("in_flight", 0, r"in_flight\(\) returned 0; it must be a whole number, 1 or more"),
+        ("units", 0, r"units\(\) returned 0; it must be a number above 0"),
+        ("units", float("nan"), r"units\(\) returned nan; it must be a number above 0"),
+        ("let_go", None, r"let_go\(\) returned None, not a list of sequences"),
+        ("let_go", ["B"], r"let_go\(\) released 'B', which had not ended"),
+    ],
+)
+def test_a_wrong_answer_is_told_with_what_it_should_have_been(hook, answer, said):
+    """By the name of the method; the clock and the queues never see it."""
+    with pytest.raises(PolicyFault, match=f"Odd' gave a wrong answer: .*{said}"):
+        _run(_breaking(hook, lambda self, *args: answer))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda plan: plan.grants.append(None), "cannot be read in step 0: AttributeError: 'NoneType'"),
+        (lambda plan: plan.rejected.append(None), "cannot be read in step 0: TypeError"),
+        (
+            lambda plan: plan.rejected.append(("A", 3)),
+            r"rejected has \('A', 3\); it must hold a sequence and the reason",
+        ),
+        (lambda plan: setattr(plan.grants[0], "num_tokens", 1.5), r"1\.5 tokens granted; .* whole numbers"),
+    ],
+    ids=["grant", "rejected", "reason", "half a token"],
+)
+def test_a_plan_of_odd_things_is_refused_before_anything_happens(spoil, said):
+    """Its step is stopped in one line, as with a plan that breaks the limits."""
+
+    def spoilt(self, view):
+        plan = Sarathi.plan(self, view)
+        spoil(plan)
+        return plan
+
+    with pytest.raises(PolicyFault, match=said):
+        _run(_breaking("plan", spoilt))
+
+
+@dataclass(frozen=True)
+class Needy:
+    """One parameter without a default."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One parameter that no text can give."""
+
+    sizes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Misspelt:
+    """A type that does not exist."""
+
+    size: "integer" = 3  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("Params", dict, "Params that are no dataclass"),
+        ("Params", Needy, "parameter 'size' of policy .* has no default; give it one"),
+        ("Params", Listing, r"parameter 'sizes' .* has type list\[int\]; it must be bool, int, float, str"),
+        ("Params", Misspelt, "types cannot be read: name 'integer' is not defined"),
+        ("axes", "none", "axes 'none'; they must be headway.sched.Axes"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_told_when_it_is_named(part, value, said):
+    """`headway policies` shows them, `--set` fills them."""
+    with pytest.raises(BadSetting, match=said):
+        policy_class(_breaking(part, value))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +227,21 @@ def test_what_our_own_policies_raise_stays_what_it_is(monkeypatch):
     scene = parse_scene({"block_size": 4, "num_blocks": 4, "requests": [{"id": "A", "prompt": 2, "output": 4}]})
     with pytest.raises(ZeroDivisionError):
         run_scene(scene, "sarathi")
+
+
+def test_what_cannot_be_adopted_leaves_the_old_policy_in_office():
+    """A user's `adopt` that raises is told like the other hooks, and nothing has changed."""
+
+    def stumble(self, old):
+        raise LookupError("boom")
+
+    _breaking("adopt", stumble)
+    scheduler = Scheduler(Sarathi(SarathiParams()), KVCache(4, 4, make_prefix_cache("none", 4)), lambda seq: None)
+    with pytest.raises(
+        PolicyFault, match=r"^policy 'odd' raised outside a step: LookupError: boom \(.*, in stumble\)$"
+    ):
+        scheduler.change_policy(Odd(SarathiParams()), "odd", 0.0)  # noqa: F821 - _breaking made it
+    assert type(scheduler.policy) is Sarathi
 
 
 async def test_live_its_requests_end_with_the_same_words(caplog):

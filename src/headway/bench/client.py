@@ -68,6 +68,8 @@ class Client:
     ) -> None:
         self._target, self._clock, self._start_s = target, clock, start_s
         self._timeout_s, self._tokenize = timeout_s, tokenize
+        self.num_coming = 0
+        """Tokens so far of the answers that are under way."""
         self.num_recounted = 0
         """Answers whose length by the server's own count differs from their text, encoded again."""
 
@@ -113,11 +115,15 @@ class Client:
             )
         except Broken as error:
             return Ending(outcome=Outcome.FAILED, reason=str(error), status=error.status, error=error)
+        finally:
+            self.num_coming -= seen.num_tokens
 
     async def _read(self, item: WorkItem, call: Call, seen: Seen) -> Ending:
         async with aclosing(self._target.stream(call)) as pieces:
             async for piece in pieces:
+                num_before = seen.num_tokens
                 seen.take(piece)
+                self.num_coming += seen.num_tokens - num_before
                 if item.cancel_tokens is not None and seen.num_tokens >= item.cancel_tokens and seen.closing is None:
                     return Ending(
                         outcome=Outcome.CANCELLED, reason=f"the client gave up after {item.cancel_tokens} tokens"

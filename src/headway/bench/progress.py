@@ -14,7 +14,10 @@ RECENT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A snapshot. `num_total` is None for an endless workload; latencies are medians of the last requests."""
+    """A snapshot. `num_total` is None for an endless workload; latencies are medians of the last requests.
+
+    `num_output` are tokens, those of answers under way with them.
+    """
 
     elapsed_s: float
     num_total: int | None
@@ -51,15 +54,15 @@ class ProgressBook:
         if record.is_ok:
             self._recent.append(record)
 
-    def snapshot(self, elapsed_s: float) -> Progress:
-        """The state now."""
+    def snapshot(self, elapsed_s: float, num_coming: int = 0) -> Progress:
+        """The state now; `num_coming` tokens of answers under way count, too."""
         return Progress(
             elapsed_s=elapsed_s,
             num_total=self.num_total,
             num_sent=self.num_sent,
             num_in_flight=self.num_sent - sum(self.ended.values()),
             ended=dict(self.ended),
-            num_output=self.num_output,
+            num_output=self.num_output + num_coming,
             ttft_s=_median([record.ttft_s for record in self._recent if record.ttft_s is not None]),
             tpot_s=_median([record.tpot_s for record in self._recent if record.tpot_s is not None]),
         )

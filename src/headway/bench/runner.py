@@ -121,7 +121,7 @@ class Runner:
         """Dispatch until all requests have ended, the run is cancelled, or the server is gone."""
         dispatch = asyncio.create_task(self._dispatch(client, items, start_s))
         dispatch.add_done_callback(lambda _: self._is_over.set())
-        helpers = [asyncio.create_task(self._measure_lag()), asyncio.create_task(self._tick(start_s))]
+        helpers = [asyncio.create_task(self._measure_lag()), asyncio.create_task(self._tick(client, start_s))]
         try:
             await self._is_over.wait()
         except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class Runner:
         for error in outcomes:
             if isinstance(error, Exception):
                 raise error
-        self._show(start_s)
+        self._show(client, start_s)
 
     async def _dispatch(self, client: Client, items: itertools.chain[WorkItem], start_s: float) -> None:
         async with asyncio.TaskGroup() as group:
@@ -185,14 +185,14 @@ class Runner:
             await asyncio.sleep(LAG_PERIOD_S)
             self._lag_s.append(max(0.0, time() - due_s))
 
-    async def _tick(self, start_s: float) -> None:
+    async def _tick(self, client: Client, start_s: float) -> None:
         while True:
-            self._show(start_s)
+            self._show(client, start_s)
             await asyncio.sleep(TICK_S)
 
-    def _show(self, start_s: float) -> None:
+    def _show(self, client: Client, start_s: float) -> None:
         if self._on_progress is not None:
-            self._on_progress(self._book.snapshot(self._clock.now() - start_s))
+            self._on_progress(self._book.snapshot(self._clock.now() - start_s, client.num_coming))
 
     def _notes(self, client: Client) -> list[str]:
         notes = [self._stopped_by] if self._stopped_by else []

@@ -245,6 +245,9 @@ def test_progress_is_told_while_a_run_goes_on():
     assert seen[-1].num_in_flight == 0
     assert seen[-1].ttft_s == pytest.approx(0.1)
     assert any(progress.num_in_flight for progress in seen)
+    assert seen[-1].num_output == 12
+    assert any(progress.num_output for progress in seen if not progress.num_done), "tokens count as they come"
+    assert [progress.num_output for progress in seen] == sorted(progress.num_output for progress in seen)
     assert [progress.num_done for progress in seen] == sorted(progress.num_done for progress in seen)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from typing import Any
 
 from headway.report import Outcome, RunRecord, StepSample, summarize
 
@@ -68,16 +70,25 @@ def score(run: RunRecord, speed: float = 1.0) -> Score:
 
 
 def middle(scores: Sequence[Score]) -> Score:
-    """The median of each figure by itself."""
-    medians = {field.name: statistics.median(getattr(one, field.name) for one in scores) for field in fields(Score)}
+    """The median of each figure by itself, of the rounds that have it; of failed requests the most.
+
+    A median would not show requests that failed in fewer than half of the rounds.
+    """
+    names = [field.name for field in fields(Score)]
+    medians: dict[str, Any] = {name: statistics.median(_known(scores, name) or [math.nan]) for name in names}
     counts = {name: round(value) for name, value in medians.items() if name.startswith("num_")}
-    return Score(**(medians | counts))
+    return Score(**(medians | counts | {"num_failed": max(one.num_failed for one in scores)}))
 
 
 def spread(scores: Sequence[Score], name: str) -> tuple[float, float]:
-    """Least and greatest of a figure."""
-    values = [asdict(one)[name] for one in scores]
+    """Least and greatest of a figure, of the rounds that have it; NaN where none does."""
+    values = _known(scores, name) or [math.nan]
     return min(values), max(values)
+
+
+def _known(scores: Sequence[Score], name: str) -> list[float]:
+    """A figure in each round, but for those where it is none: nobody was answered there."""
+    return [value for one in scores if not math.isnan(value := getattr(one, name))]
 
 
 def sustained_rate(num_requests: int, steps: Sequence[StepSample]) -> float:

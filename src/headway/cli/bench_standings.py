@@ -44,7 +44,8 @@ def grid(standings: Standings, factor: float) -> Grid:
             for policy, score in rows
         ],
         note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
-        "± is half of what lies between the least and the greatest of the runs."
+        "± is half of what lies between the least and the greatest of the runs, failed is the most of any."
+        + _unanswered(runs)
         + (_FOLLOWED if standings.follows_speed else "")
         + _lag(runs),
     )
@@ -61,6 +62,13 @@ def _cells(score: Score, runs: Sequence[Score]) -> list[float]:
 
 def _speed(score: Score, runs: Sequence[Score]) -> list[float]:
     return [100.0 * score.speed, _range(runs, "speed")]
+
+
+def _unanswered(runs: Mapping[str, Sequence[Score]]) -> str:
+    """Who had runs without a single answer; such a run has no latencies, so the others alone are in the medians."""
+    counts = {policy: sum(not score.num_ttft for score in scores) for policy, scores in runs.items()}
+    named = ", ".join(f"{policy} {count} of {len(runs[policy])}" for policy, count in counts.items() if count)
+    return f" Runs without an answer, which latencies leave out: {named}." if named else ""
 
 
 def _lag(runs: Mapping[str, Sequence[Score]]) -> str:

@@ -4,10 +4,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from headway.bench.contest import Heat
+from headway.bench.contest import Heat, Standings
 from headway.bench.logbook import Logbook
-from headway.bench.score import Score, middle, score, sustained_rate
+from headway.bench.score import Score, middle, score, spread, sustained_rate
 from headway.bench.verdict import claims
+from headway.cli.bench_standings import grid
 from headway.report import Outcome, RequestRecord, RunRecord, StepSample
 
 
@@ -51,6 +52,27 @@ def test_the_middle_is_the_median_of_each_figure():
     """A bad round moves nothing."""
     rounds = [a_score(itl_p99_ms=value, num_steps=int(value)) for value in (3.0, 1.0, 100.0)]
     assert (middle(rounds).itl_p99_ms, middle(rounds).num_steps) == (3.0, 3)
+
+
+def test_the_middle_tells_the_most_failures_of_a_round():
+    """One bad round of three is not to be hidden by the two others."""
+    assert middle([a_score(num_failed=0), a_score(num_failed=7), a_score(num_failed=0)]).num_failed == 7
+
+
+def test_a_round_without_an_answer_is_left_out_of_latencies():
+    """It has none; its throughput of nothing counts. Where no round has any, there is no figure."""
+    none = a_score(itl_p99_ms=math.nan, output_throughput=0.0)
+    rounds = [a_score(itl_p99_ms=3.0, output_throughput=9.0), none, a_score(itl_p99_ms=5.0, output_throughput=8.0)]
+    assert (middle(rounds).itl_p99_ms, middle(rounds).output_throughput) == (4.0, 8.0)
+    assert spread(rounds, "itl_p99_ms") == (3.0, 5.0)
+    assert math.isnan(middle([none, none]).itl_p99_ms)
+
+
+def test_the_table_names_who_had_rounds_without_an_answer():
+    """And says which of the rounds its failures are from."""
+    fine, none = a_score(num_ttft=4, output_throughput=9.0), a_score(num_failed=4, itl_p99_ms=math.nan)
+    text = grid(Standings(scores={(1.0, "tgi"): [fine, none, fine], (1.0, "vllm"): [fine] * 3}), 1.0).to_text()
+    assert "failed is the most of any. Runs without an answer, which latencies leave out: tgi 1 of 3." in text
 
 
 def test_a_run_that_was_over_at_once_has_no_lag():

@@ -29,6 +29,12 @@ def test_with_certain_lengths_the_peak_is_exact(entries, overflow):
     assert peak_tokens([(held, left, 0.0) for held, left in entries], overflow) == most_held(entries)
 
 
+def test_a_risk_too_small_for_arithmetic_is_the_smallest_there_is():
+    """1 - 1e-300 is 1, which no draw is sure to stay below."""
+    entries = [(10.0, 5.0, 4.0), (7.0, 9.0, 1.0)]
+    assert peak_tokens(entries, 1e-300) == peak_tokens(entries, 2.0**-53) > peak_tokens(entries, 1e-9)
+
+
 def test_admission_outgrows_memory_no_more_often_than_it_may():
     """Lengths learnt from 128 answers: of those who were let in at once, draws outgrow the memory within the bound."""
     rng = random.Random(0)

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from statistics import NormalDist
 
+_SUREST = 1.0 - 2.0**-53
+"""The largest share below 1: a smaller risk than what is left has no quantile of its own."""
+
 
 def peak_tokens(entries: Iterable[tuple[float, float, float]], overflow: float) -> float:
     """KV tokens held at the peak, exceeded with a probability of about `overflow`.
@@ -19,7 +22,7 @@ def peak_tokens(entries: Iterable[tuple[float, float, float]], overflow: float) 
     ordered = sorted(entries, key=lambda entry: -entry[1])
     held = accumulate(entry[0] for entry in ordered)
     spread = accumulate(entry[2] for entry in ordered)
-    quantile = NormalDist().inv_cdf(1.0 - overflow)
+    quantile = NormalDist().inv_cdf(min(1.0 - overflow, _SUREST))
     peaks = (
         all_held + count * left + quantile * math.sqrt(variance)
         for count, ((_, left, _), all_held, variance) in enumerate(zip(ordered, held, spread, strict=True), start=1)

@@ -130,7 +130,7 @@ async def test_a_connection_cut_in_the_middle_fails_that_request_alone():
     """What had come is kept, the reason is stated, and the run goes on."""
     cut = [completion("a"), None]
     async with SocketServer(lambda body, number: (200, {}, cut if number == 1 else WHOLE)) as server:
-        run = await measured(server, [item(k, at_s=0.05 * k) for k in range(4)])
+        run = await measured(server, [item(k, at_s=0.05 * k) for k in range(4)], max_concurrency=1)  # `number` is `k`
     assert [request.outcome for request in run.requests] == [Outcome.OK, Outcome.FAILED, Outcome.OK, Outcome.OK]
     assert run.requests[1].num_output == 1
     assert "connection broke" in run.requests[1].reason
@@ -260,10 +260,11 @@ def test_ctrl_c_keeps_what_was_measured(behind, nursery, number):
         return 200, {}, WHOLE
 
     url = behind(script)
-    args = ["bench", "serve", "--url", url, "--num-requests", "100000", "--rate", "50", "--json"]
+    load = ["--num-requests", "100000", "--rate", "50", "--max-concurrency", "3"]
+    args = ["bench", "serve", "--url", url, *load, "--json"]
     process = nursery.start("headway.cli.main:main", *args)
     try:
-        for _ in range(5):
+        for _ in range(1 + 3 + 1):  # one to warm up, as many as may run at a time, one that found a place again
             assert seen.acquire(timeout=30), "the command sent nothing"
         process.send_signal(number)
         out, err = process.communicate(timeout=30)

@@ -142,9 +142,10 @@ def test_who_does_not_go_on_is_hung_up_on(monkeypatch):
     monkeypatch.setattr("headway.server.body.BODY_S", 0.3)
     monkeypatch.setattr("headway.server.linger.LINGER_S", 0.1)
     with live(FakeEngine()) as server, ExitStack() as open_ones:
-        connections = {begun: open_ones.enter_context(server.open_socket()) for begun in HALF_DONE}
-        for begun, connection in connections.items():
-            connection.sendall(begun)
+        with server.standing_still():
+            connections = {begun: open_ones.enter_context(server.open_socket()) for begun in HALF_DONE}
+            for begun, connection in connections.items():
+                connection.sendall(begun)
         said = {begun: until_closed(connection).partition(b"\r\n")[0] for begun, connection in connections.items()}
     assert said == HALF_DONE
 
@@ -154,9 +155,11 @@ def test_a_long_answer_outlives_the_time_for_a_head(monkeypatch):
     """What is sent ahead of time waits for the answer under way, however long that takes, and for each in turn."""
     monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.15)
     engine = FakeEngine()
-    with live(engine) as server, server.open_socket() as connection:
+    with live(engine) as server, ExitStack() as open_ones:
         server.call(engine.allow, len("Hello, world"))
-        connection.sendall(WHOLE + WHOLE + b"GET /ver")
+        with server.standing_still():
+            connection = open_ones.enter_context(server.open_socket())
+            connection.sendall(WHOLE + WHOLE + b"GET /ver")
         assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
         connection.settimeout(0.4)
         with pytest.raises(TimeoutError):
@@ -176,8 +179,10 @@ def test_what_comes_after_an_answer_and_is_no_request_keeps_nothing_open(monkeyp
     """It ends uvicorn's own wait for the next request, and begins none."""
     monkeypatch.setattr("headway.server.bounded.HEAD_S", 0.2)
     monkeypatch.setattr("headway.server.linger.LINGER_S", 0.0)
-    with live(FakeEngine()) as server, server.open_socket() as connection:
-        connection.sendall(first)
+    with live(FakeEngine()) as server, ExitStack() as open_ones:
+        with server.standing_still():
+            connection = open_ones.enter_context(server.open_socket())
+            connection.sendall(first)
         one_answer(connection)
         server.call(lambda: None)  # its loop turns: the answer is at its end
         connection.sendall(then)
@@ -218,7 +223,7 @@ def test_nothing_is_said_into_an_answer(junk, num_whole):
 )
 def test_who_leaves_in_the_middle_of_a_request_still_gets_the_answer_to_the_one_before(monkeypatch, rest):
     """The moment that an answer under way has left is a matter of that request, not of the last that came."""
-    monkeypatch.setattr("headway.server.bounded.LAST_WORD_S", 0.5)
+    monkeypatch.setattr("headway.server.bounded.LAST_WORD_S", 2.0)
     with live(FakeEngine()) as server, server.open_socket() as connection:
         connection.sendall(WHOLE + rest)
         connection.shutdown(socket.SHUT_WR)

@@ -6,7 +6,7 @@ import pytest
 import uvloop
 
 from headway.core import FinishReason
-from headway.server import ServerConfig
+from headway.server import ServerConfig, bounded
 from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import LiveServer, live
 
@@ -30,8 +30,9 @@ def post(body):
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])
-def test_what_is_known_is_told(path):
+def test_what_is_known_is_told(monkeypatch, path):
     """As `nc -N` and simple probes ask; then the connection is closed, though it could have been kept."""
+    monkeypatch.setattr(bounded, "LAST_WORD_S", 20.0)  # the end comes with the answer, not with the time
     with live(FakeEngine()) as server:
         received = exchange(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     assert received.startswith(b"HTTP/1.1 200")
@@ -57,11 +58,14 @@ def test_a_body_that_will_not_come_is_not_waited_for():
     assert engine.submitted == []
 
 
-def test_the_same_on_the_loop_that_is_used_in_earnest():
+def test_the_same_on_the_loop_that_is_used_in_earnest(monkeypatch):
     """`headway serve` runs on uvloop, which has its own idea of an end of file."""
     engine = FakeEngine()
+    usual_s = bounded.LAST_WORD_S
+    monkeypatch.setattr(bounded, "LAST_WORD_S", 20.0)
     with UvloopServer(engine, ServerConfig()) as server:
         assert exchange(server, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr(bounded, "LAST_WORD_S", usual_s)
         server.call(setattr, engine, "permits", 0)
         exchange(server, post(b'{"prompt": "Hi"}'))
         server.until(lambda: not engine.streams)

@@ -73,6 +73,17 @@ class LiveServer:
 
         asyncio.run_coroutine_threadsafe(asyncio.wait_for(look(), timeout_s), self.loop).result(timeout_s + 5)
 
+    @contextlib.contextmanager
+    def standing_still(self):
+        """Its loop makes no turn: whatever pauses this thread, what is sent here is there when time begins to run."""
+        stands, may_go_on = threading.Event(), threading.Event()
+        self.loop.call_soon_threadsafe(lambda: stands.set() or may_go_on.wait(30))
+        assert stands.wait(10), "the server's loop hangs"
+        try:
+            yield
+        finally:
+            may_go_on.set()
+
     @property
     def num_connections(self):
         return len(self._web.server_state.connections)

@@ -159,7 +159,7 @@ def test_steps_that_a_model_has_for_nothing_say_nothing_of_the_speed():
 def test_a_model_that_is_wrong_all_along_passes_as_speed_and_is_told(engine):
     """Its rows may keep their bounds, as its error is taken for the machine's; the check says that it cannot tell."""
     trial = EngineTrial(requests=FAST, policies=("vllm",), repeats=1, load=0.85, **NO_BOUNDS)
-    check = check_engine(engine, calibration(3e-2), trial, on_progress=lambda *_: None)
+    check = check_engine(engine, calibration(0.1), trial, on_progress=lambda *_: None)  # 2 ms, or 40 on a busy machine
     [one] = check.checks
     assert check.is_within
     assert one.reading < PLAUSIBLE[0]

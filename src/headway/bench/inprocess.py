@@ -9,9 +9,11 @@ from typing import Self
 from headway.bench.ledger import EngineWatch
 from headway.bench.target import Broken, Call, Chunk, Closing, Opened, Piece, Refused
 from headway.core import FinishReason, SamplingParams
-from headway.engine import AsyncLLM, Engine, Guarding, Stream
+from headway.engine import AdmissionLimits, AsyncLLM, Engine, Guarding, Stream
 from headway.errors import ExecutorFault, InvalidRequest, Overloaded
 from headway.report import StepSample
+
+_ALL_COME_IN = AdmissionLimits(max_queued_requests=0, step_timeout_s=0)
 
 
 class EngineTarget:
@@ -19,14 +21,15 @@ class EngineTarget:
 
     Use it as an async context manager, on the event loop that runs the requests. The run's clock must be the
     engine's. Leaving it stops the engine's thread; the executor stays open, its owner closes it. `guarding` says what
-    is refused at the door; without it, nothing that can be served.
+    is refused at the door; without it, nothing that can be served, however long the step under way lasts: it is what is
+    measured, and on a clock that runs faster than real time no sign of a fault.
     """
 
     def __init__(self, engine: Engine, guarding: Guarding | None = None) -> None:
         self.watch = EngineWatch(engine.limits.num_blocks)
         engine.core.listen(self.watch.on_events)  # before the loop's own listener: a delta never comes before its times
         self._engine = engine
-        self._llm = AsyncLLM(engine=engine, guarding=guarding)
+        self._llm = AsyncLLM(engine=engine, guarding=guarding or Guarding(limits=_ALL_COME_IN))
 
     async def __aenter__(self) -> Self:
         self._llm.start()

@@ -55,6 +55,19 @@ def test_answers_are_as_long_as_asked_with_the_engines_own_times(engine):
     assert run.target["policy"] == "headway"
 
 
+def test_nobody_is_refused_because_a_step_takes_long(engine):
+    """A step of a millisecond takes hours on this clock: the server's patience with hung steps is none of a run's."""
+    paced, maker = on_even_time(engine)
+    maker.clock.go_on_at(1e7)
+    items = [item(k, num_prompt=20, num_output=30, max_output=30, seed=k, at_s=1e5 * k) for k in range(6)]
+
+    async def go():
+        async with EngineTarget(with_policy(paced, paced.config)) as target:
+            return await Runner(target, TinyCalls(), paced.clock, RunPlan(items=lambda: items)).run()
+
+    assert [(request.outcome, request.num_output) for request in asyncio.run(go()).requests] == [(Outcome.OK, 30)] * 6
+
+
 def test_a_client_that_goes_frees_its_request(engine):
     """Giving up aborts in the engine: its blocks are free again."""
     under = with_policy(engine, engine.config)

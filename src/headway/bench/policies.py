@@ -89,9 +89,18 @@ class Arena:
         return base
 
     async def _sustained_rate(self) -> float:
-        """What the baseline gets through with all requests at once."""
+        """What the baseline gets through with all requests at once.
+
+        Raises `BadSetting` where it left some unanswered: what became of those would make all rates too high.
+        """
         heat = Heat(policy=BASELINE, factor=float("inf"), repeat=0)
         run = await self._run(heat, heat.factor)
+        if num_lost := sum(not record.is_ok for record in run.requests):
+            reason = next(record.reason for record in run.requests if not record.is_ok)
+            raise BadSetting(
+                f"{num_lost} of {len(run.requests)} requests came to nothing while what {BASELINE} sustains was "
+                f"measured ({reason}): send fewer, wait longer for them, or name a base rate of your own"
+            )
         return sustained_rate(len(run.requests), run.steps)
 
     async def _hold(self, heat: Heat, base: Base) -> None:

@@ -180,6 +180,17 @@ def test_a_contest_goes_on_where_its_log_ends(engine, tmp_path):
         go(("vllm",), {"context": 100})
 
 
+def test_a_base_rate_is_not_measured_on_requests_that_came_to_nothing(engine, tmp_path):
+    """A timeout too short for all requests at once would set every arrival rate too high, without a word."""
+    load = MixedLoad(num_requests=4, prompt_median=10, prompt_p90=20, output_median=4, output_p90=8, context=200)
+    log = Logbook(tmp_path / "runs.jsonl", {})
+    contest = Contest(policies=("vllm",), load=load, factors=(1.0,), repeats=1, timeout_s=1e-6)
+    arena = Arena(engine, contest, make_calls=lambda salt: TinyCalls(), log=log)
+    with pytest.raises(BadSetting, match=r"4 of 4 requests came to nothing.*\(no end within 1e-06 s\)"):
+        asyncio.run(arena.run())
+    assert log.base is None
+
+
 def test_arrivals_and_figures_follow_the_speed_of_the_machine(engine, tmp_path):
     """A machine that became far faster has as much more to do in a second; with a rate of its own, nobody looks."""
     load = MixedLoad(num_requests=4, prompt_median=10, prompt_p90=20, output_median=4, output_p90=8, context=200)

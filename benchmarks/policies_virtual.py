@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from headway.bench.mixed import MixedLoad
-from headway.bench.score import Score, middle, score, sustained_rate
+from headway.bench.score import Score, middle, score, spread, sustained_rate
 from headway.bench.verdict import claims
+from headway.errors import BadSetting, HeadwayError
 from headway.report import Grid, RunRecord
-from headway.sched import POLICIES
+from headway.sched import POLICIES, policy_class
 from headway.sim import Pool, simulate
 from headway.sim.fitted import Fitted, read_fitted
 from headway.sim.plant import Plan, Plant
@@ -65,36 +67,67 @@ def table(scores: Mapping[str, list[Score]], factor: float) -> str:
     return "\n".join([lines, *verdicts])
 
 
-def main() -> None:
-    """Run it."""
+def main(args: Sequence[str] | None = None) -> int:
+    """Run it, and return the exit status: 2 for what cannot be run, 130 after Ctrl-C, with a line that says so."""
+    try:
+        compare(_given(args))
+    except HeadwayError as error:
+        print(f"policies_virtual: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("policies_virtual: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
+def _seeds(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _setting(text: str) -> tuple[str, str, str]:
+    where, value = text.split("=", 1)
+    policy, key = where.split(".", 1)
+    return policy, key, value
+
+
+def _given(args: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", default=",".join(sorted(POLICIES)))
-    parser.add_argument("--rates", default="1.2,0.8")
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--rates", type=_numbers, default="1.2,0.8")
+    parser.add_argument("--seeds", type=_seeds, default="0,1,2")
     parser.add_argument("--num-requests", type=int, default=200)
     parser.add_argument("--num-blocks", type=int, default=NUM_BLOCKS, help="blocks of the KV cache, of 16 tokens")
     parser.add_argument("--calibration", type=Path, default=TWO_CORES)
-    parser.add_argument("--set", action="append", default=[], metavar="POLICY.KEY=VALUE")
+    parser.add_argument("--set", type=_setting, action="append", default=[], metavar="POLICY.KEY=VALUE")
     parser.add_argument("--json", type=Path, help="write every run's figures to this file")
-    given = parser.parse_args()
+    return parser.parse_args(args)
+
+
+def compare(given: argparse.Namespace) -> None:
+    """All runs that were asked for; a table for each rate. Raises `BadSetting`."""
+    policies = given.policies.split(",")
+    for policy in policies:
+        policy_class(policy)
     cost = read_fitted(given.calibration)
     settings: dict[str, dict[str, str]] = {}
-    for text in given.set:
-        where, value = text.split("=", 1)
-        policy, key = where.split(".", 1)
+    for policy, key, value in given.set:
         settings.setdefault(policy, {})[key] = value
-    loads = [
-        MixedLoad(num_requests=given.num_requests, context=CONTEXT, seed=int(seed)) for seed in given.seeds.split(",")
-    ]
+    loads = [MixedLoad(num_requests=given.num_requests, context=CONTEXT, seed=seed) for seed in given.seeds]
     bases = []
     for load in loads:
         record = run("vllm", float("inf"), load, cost, {}, given.num_blocks)
+        if not record.steps:
+            raise BadSetting(f"with --num-blocks {given.num_blocks} nobody is answered; it must hold a request")
         bases.append(sustained_rate(len(record.requests), record.steps))
     print("vllm sustains", ", ".join(f"{base:.3g}" for base in bases), "requests/s", flush=True)
     everything = {}
-    for factor in map(float, given.rates.split(",")):
+    for factor in given.rates:
         scores: dict[str, list[Score]] = {}
-        for policy in given.policies.split(","):
+        for policy in policies:
             scores[policy] = [
                 score(run(policy, base * factor, load, cost, settings.get(policy, {}), given.num_blocks))
                 for load, base in zip(loads, bases, strict=True)
@@ -108,9 +141,8 @@ def main() -> None:
 
 
 def _with_range(runs: list[Score], name: str) -> tuple[float, float, float]:
-    values = [getattr(one, name) for one in runs]
-    return getattr(middle(runs), name), min(values), max(values)
+    return getattr(middle(runs), name), *spread(runs, name)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -91,6 +91,33 @@ void check_case(const Case& c) {
     check_moves(c, three, solo);
 }
 
+/// Hundreds of rows at once, so that threads share tasks of every size: no bit differs from small steps on one thread.
+void check_many_rows(const TinyModel& tiny) {
+    constexpr int kRows = 430, kSmall = 43, kBlock = 16;
+    const int num_blocks = kRows / kBlock + 8;
+    const auto fresh = [&] {
+        KvCache cache(tiny.config, KvDtype::kInt8, kBlock, num_blocks, 0);
+        poison_all(cache);
+        return cache;
+    };
+    const std::vector<int> table = falling_table(num_blocks - 1, kRows, kBlock), others = {0, 1, 2};
+    Model one(tiny.config, WeightFormat::kInt8, "auto", 1);
+    fill(one, tiny);
+    KvCache small_steps = fresh();
+    std::vector<float> want;
+    for (int at = 0; at < kRows; at += kSmall) {
+        const std::vector<float> part = run_lanes(one, small_steps, {{at, kSmall, table}});
+        want.insert(want.end(), part.begin(), part.end());
+    }
+    for (int num_threads : {1, 2, 8}) {
+        Model model(tiny.config, WeightFormat::kInt8, "auto", num_threads);
+        fill(model, tiny);
+        KvCache cache = fresh();
+        const std::vector<float> all = run_lanes(model, cache, {{0, kRows, table}, {0, 5, others, 13}}, 2);
+        expect(same_bits(rows_of(all, model, 0, kRows), want), "many rows and threads change no bit");
+    }
+}
+
 /// Calls from several threads wait for each other.
 void check_callers(const TinyModel& tiny) {
     Model model(tiny.config, WeightFormat::kInt8, "auto", 2);
@@ -123,6 +150,7 @@ void check_bits() {
             }
         }
     }
+    check_many_rows(models[1]);
     check_callers(models[1]);
 }
 

@@ -70,7 +70,7 @@ class Track:
         )
         runner = Runner(target, calls, clock, plan, on_progress=lambda progress: self._screen.show(label, progress))
         probe = None
-        if pairs is not None:
+        if pairs is not None and items:
             call = replace(calls.call(items[0]), id="probe")
             probe = Probe(target, clock, call, pairs)
         try:

@@ -81,6 +81,15 @@ def test_overload_prints_its_figures(model, near_server, monkeypatch, capsys):
     assert (policy, control.admission.limits.ttft_limit_ms) == ("headway", 500.0)
 
 
+def test_a_server_so_slow_that_nobody_would_come_is_told_as_it_is(model, near_server, monkeypatch, capsys):
+    """Arrivals at the rate that it sustains may be none within the time: nobody is served, and there is no probe."""
+    monkeypatch.setattr("headway.bench.overload.sustained", lambda *_: 0.0)
+    words = {"duration_s": 0.1, "prompt_len": 40, "output_len": 8, "ttft_ms": 1000.0}
+    assert overload(model=model, as_json=True, **words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["goodput_at_capacity"], found["kept"], found["num_probes"]) == (0.0, None, 0)
+
+
 @pytest.mark.slow  # three servers of their own, and two seconds of load on each
 @pytest.mark.timeout(240)
 def test_isolation_on_servers_of_its_own(model, capsys):

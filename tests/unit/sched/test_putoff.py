@@ -64,3 +64,28 @@ def test_nobody_waits_for_another_tenant_a_lower_class_or_in_spite_of_a_promise(
     assert after(1000).choose([urgent, other], price_s, 1.0) == {"other"}
     promised = seq("promised", 900, ttft_s=5.0)
     assert not after(1000).choose([promised], price_s, 1.0)
+
+
+def test_of_equal_prompts_the_latest_are_put_off():
+    """Who has waited longest starts."""
+    queue = [seq(f"r{at}", 200, arrival_s=float(at)) for at in range(4)]
+    assert after(0).choose(queue, price_s, 4.0) == {"r2", "r3"}
+    assert [one.id for one in queue] == ["r0", "r1", "r2", "r3"]
+
+
+def test_chosen_among_equals_it_still_goes_before_a_lower_class():
+    """Who comes later with less urgency does not pass."""
+    part = after(0)
+    high, low = seq("high", 900), seq("low", 150, priority=5)
+    assert part.choose([high], price_s, 1.0) == {"high"}
+    assert not part.choose([high, low], price_s, 1.0)
+    assert part.choose([high], price_s, 1.0) == {"high"}
+
+
+def test_other_settings_earn_nothing_anew():
+    """Who was put off stays so, and nobody more may be."""
+    old, new = after(0), after(0, share=0.1)
+    queue = [seq(f"r{number}", 500 + number) for number in range(9)]
+    chosen = old.choose(queue, price_s, 1.0)
+    new.adopt(old)
+    assert new.choose(queue, price_s, 1.0) == chosen

@@ -34,6 +34,10 @@ class PutOff:
         self._credit = FIRST_CREDIT
         self._chosen: set[str] = set()
 
+    def adopt(self, other: PutOff) -> None:
+        """Go on with what was earned and chosen under other settings."""
+        self._credit, self._chosen = other._credit, set(other._chosen)
+
     def on_event(self, event: Event) -> None:
         """Earn with arrivals; forget those who have left."""
         match event:
@@ -55,11 +59,15 @@ class PutOff:
             self._choose_more([seq for seq in prompts if seq.request.id not in self._chosen], price_s, now_s)
         if not self._chosen:
             return frozenset()
+        lowest = max(map(_class_of, prompts))
         return frozenset(
-            seq.request.id for seq in prompts if seq.request.id in self._chosen and self._may_wait(seq, now_s)
+            seq.request.id
+            for seq in prompts
+            if seq.request.id in self._chosen and _class_of(seq) == lowest and self._may_wait(seq, now_s)
         )
 
     def _choose_more(self, prompts: list[Sequence], price_s: Callable[[Sequence], float], now_s: float) -> None:
+        prompts.sort(key=lambda seq: -seq.request.arrival_s)  # of equal ones the latest
         costs = [price_s(seq) for seq in prompts]
         left_s = sum(costs)
         if left_s <= AFTER_S:

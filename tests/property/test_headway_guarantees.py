@@ -171,3 +171,20 @@ def test_a_prompt_gets_a_third_of_the_time_under_a_target_that_nothing_keeps():
     wait_s = next(one.ttft_s for one in record.requests if one.id == "long")
     alone_s = simulate(iter([long]), Pool(plant=plant, plan=plan)).requests[0].ttft_s
     assert wait_s <= 1.5 * 3.0 * alone_s
+
+
+def test_who_is_put_off_is_begun_with_what_is_kept_for_it():
+    """The first in rank gets something of every step that others fill, and does not wait for their end."""
+    cost = Fitted(rows=((1, 0.006), (2048, 1.5)), drawn_s=1e-4, context_s=2e-7, attend_s=1e-7)
+    plant = Plant(cost=cost, num_blocks=5000, num_host_blocks=0, context=2048)
+    item = WorkItem(id="", num_prompt=20, num_output=400, max_output=400)
+    streams = [replace(item, id=f"stream{at}", seed=at) for at in range(8)]
+    long = replace(item, id="long", num_prompt=1900, num_output=1, max_output=1, at_s=3.1, seed=99)
+    others = [
+        replace(item, id=f"r{at}", num_prompt=400, num_output=1, max_output=1, at_s=2.0 + 0.25 * at, seed=100 + at)
+        for at in range(60)
+    ]
+    record = simulate(iter([*streams, long, *others]), Pool(plant=plant, plan=Plan(policy="headway")))
+    at_s = {one.id: one for one in record.requests}
+    assert at_s["long"].last_s > at_s["r29"].last_s, "it was put off"
+    assert at_s["long"].scheduled_s < at_s["r9"].last_s

@@ -144,13 +144,18 @@ class PromptPass:
             if self._shares is not None and not self._shares.admits(seq):
                 self._plan.held[seq.id] = Hold.TENANT_SHARE
                 continue
-            if self._granted and self._room < self._whole // CRUMB and not self._is_short(seq):
+            if self._granted and self._is_crumb(seq):
                 return
             if budget.num_seqs < seq.num_branches or not self._let_in(seq):
                 self._plan.limit = Hold.SEQUENCES if budget.num_seqs < seq.num_branches else Hold.KV
                 return
             if rules.counters is not None:
                 turns.charge(rules.counters.prompt_charge(seq.request, seq.num_pending))
+
+    def _is_crumb(self, seq: Sequence) -> bool:
+        """Whether what is left is too little to begin this prompt; not for one put off, or it would never begin."""
+        is_begun = self._is_short(seq) or not self._is_on_time(seq)
+        return not is_begun and self._room < self._whole // CRUMB
 
     def _let_in(self, seq: Sequence) -> bool:
         rules, ledger = self._rules, self._view.ledger

@@ -85,6 +85,12 @@ def test_short_prompts_have_a_lane():
     with_lane = run_scene(scene, "headway", {"max_num_batched_tokens": "16", "short_prompt_tokens": "8"})
     without = run_scene(scene, "headway", {"max_num_batched_tokens": "16", "short_prompt_tokens": "0"})
     assert _end(with_lane, "short") <= 3 < _end(without, "short")
+    others = run_scene(
+        scene,
+        "headway",
+        {"max_num_batched_tokens": "16", "short_prompt_tokens": "8", "own_short_prompt_tokens": "7"},
+    )
+    assert _end(others, "short") == _end(without, "short")  # its own tenant's: there fewer are short
 
 
 def test_a_shared_prefix_is_computed_once():

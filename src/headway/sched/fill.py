@@ -36,6 +36,11 @@ def capped(num_tokens: int, cap: int) -> int:
     return min(num_tokens, cap) if cap > 0 else num_tokens
 
 
+def is_preempted(plan: StepPlan, seq: Sequence) -> bool:
+    """Whether the plan takes it off the device."""
+    return any(entry.seq is seq for entry in plan.preemptions)
+
+
 def preempt(
     plan: StepPlan,
     view: View,

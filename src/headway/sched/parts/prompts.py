@@ -28,8 +28,8 @@ class PromptRules:
     """What the prefill pass keeps to; a part that is None or 0 is switched off.
 
     `room` is what may be spent in tokens without context; one that reads context costs 1 + context × `context_price`.
-    Short prompts that pass may spend `passing_room` where that is more. `put_off` are ids of requests that their
-    tenant's others pass.
+    Short prompts that pass may spend `passing_room` where that is more; up to `own_short_tokens` they pass long ones of
+    their own tenant, too. `put_off` are ids of requests that their tenant's others pass.
     """
 
     rank: Rank
@@ -37,6 +37,7 @@ class PromptRules:
     gate: PeakGate | None
     underway: PrefixesUnderway | None
     short_tokens: int
+    own_short_tokens: int
     chunk_cap: int
     num_spare_blocks: int
     may_admit: bool
@@ -224,7 +225,7 @@ class PromptPass:
         """Whether a short prompt stands behind a long one of its own tenant (of anyone, where nobody counts)."""
         tenant = seq.request.tenant
         is_own = self._rules.counters is None or any(tenant == long.request.tenant for long in self._long)
-        return is_own and self._is_short(seq)
+        return is_own and self._is_short(seq) and seq.num_pending <= self._rules.own_short_tokens
 
     def _is_on_time(self, seq: Sequence) -> bool:
         return seq.request.id not in self._rules.put_off

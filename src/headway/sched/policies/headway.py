@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
-from headway.sched.fill import NO_LIMIT, Budget, grant, preempt
+from headway.sched.fill import NO_LIMIT, Budget, grant, is_preempted, preempt
 from headway.sched.params import at_least, between, param
 from headway.sched.parts import (
     BudgetController,
@@ -27,6 +27,8 @@ from headway.sched.parts import (
 from headway.sched.policy import Axes, PlanLimits, Policy
 from headway.sched.view import View
 
+_SHORT = ("short_prompt_tokens", "own_short_prompt_tokens")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadwayParams:
@@ -38,12 +40,13 @@ class HeadwayParams:
     long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
     kv_cache_utilization_limit: float = param(1.0, "share of the blocks that admission may plan to fill")
     itl_target_ms: float = param(0.0, "P99 inter-token latency to keep; 0 = smallest steps at full throughput")
-    efficiency: float = param(0.973, "without a target, a step's share that is not its fixed cost; 1 = part off")
+    efficiency: float = param(0.976, "without a target, a step's share that is not its fixed cost; 1 = part off")
     shared_efficiency: float = param(0.8, "the same once several tenants have come: shorter steps, less in their way")
     overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")
     age_s: float = param(10.0, "seconds of waiting that outweigh one service tier and any priority; 0 = no ageing")
     short_prompt_tokens: int = param(192, "prompts up to this have a lane of their own beside long ones; 0 = off")
+    own_short_prompt_tokens: int = param(96, "of those, up to this: also beside long ones of their own tenant; 0 = off")
     put_off_share: float = param(0.045, "share of requests, and two: longest prompts, put off in an overload; 0 = off")
     prefix_wait: bool = param(True, "a request whose prefix is being computed waits for it")
     shortage_by_cost: bool = param(True, "victim and method by cost; without it, recompute the youngest")
@@ -52,7 +55,7 @@ class HeadwayParams:
         """Check the bounds."""
         for name in ("max_num_batched_tokens", "max_num_seqs"):
             at_least(name, getattr(self, name), 1)
-        for name in ("max_num_prefill_tokens", "long_prefill_token_threshold", "short_prompt_tokens"):
+        for name in ("max_num_prefill_tokens", "long_prefill_token_threshold", *_SHORT):
             at_least(name, getattr(self, name), 0)
         for name, most in (("itl_target_ms", 1e6), ("age_s", 1e6), ("overflow", 0.5), ("put_off_share", 0.5)):
             between(name, getattr(self, name), 0.0, most)
@@ -97,11 +100,12 @@ class Headway(Policy):
                 self.lengths.learn(request, num_output // request.params.n)
 
     def adopt(self, old: Policy) -> bool:
-        """Other parameters, the same knowledge of tenants, lengths and step times."""
+        """Other parameters, the same knowledge of tenants, lengths, step times and of whom to put off."""
         if not isinstance(old, Headway) or (old.counters is None) != (self.counters is None):
             return False
         self.counters, self.lengths = old.counters, old.lengths
         self.meter.adopt(old.meter)
+        self.put_off.adopt(old.put_off)
         return True
 
     def reorders(self) -> bool:
@@ -141,7 +145,7 @@ class Headway(Policy):
                 continue
             if budget.num_tokens <= 0:
                 continue
-            while not _is_preempted(plan, seq):
+            while not is_preempted(plan, seq):
                 if view.ledger.take(seq, 1):
                     grant(plan, budget, seq, 1)
                     break
@@ -151,15 +155,15 @@ class Headway(Policy):
 
     def _rules(self, view: View, plan: StepPlan, prompts: list[Sequence], rank: Rank, room: int) -> PromptRules:
         params, num_blocks, limit = self._params, view.ledger.num_blocks, self._params.kv_cache_utilization_limit
-        gate = None
-        if params.overflow and view.waiting:
-            gate = PeakGate(self.lengths, view.running, num_blocks * view.ledger.block_size * limit, params.overflow)
+        num_tokens = num_blocks * view.ledger.block_size * limit
+        is_gated = params.overflow and view.waiting
         return PromptRules(
             rank=rank,
             counters=self.counters,
-            gate=gate,
+            gate=PeakGate(self.lengths, view.running, num_tokens, params.overflow) if is_gated else None,
             underway=PrefixesUnderway(prompts, view.ledger.block_size) if params.prefix_wait else None,
             short_tokens=params.short_prompt_tokens,
+            own_short_tokens=params.own_short_prompt_tokens,
             chunk_cap=params.long_prefill_token_threshold,
             num_spare_blocks=int((1.0 - limit) * num_blocks),
             may_admit=not plan.preemptions and len(plan.swap_ins) == len(view.swapped),
@@ -172,9 +176,5 @@ class Headway(Policy):
     def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:
         if self._params.shortage_by_cost or not view.running:  # the queue alone holds memory
             return relieve(view, plan, self.meter.prices, rank)
-        left = [seq for seq in view.running if not seq.num_in_flight and not _is_preempted(plan, seq)]
+        left = [seq for seq in view.running if not seq.num_in_flight and not is_preempted(plan, seq)]
         return len(left) > 1 and preempt(plan, view, left[-1])
-
-
-def _is_preempted(plan: StepPlan, seq: Sequence) -> bool:
-    return any(entry.seq is seq for entry in plan.preemptions)

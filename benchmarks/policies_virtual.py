@@ -1,7 +1,7 @@
-"""The comparison of `headway bench policies` in virtual time: many seeds, in minutes, on a machine that never varies.
+"""The comparison of `headway bench policies` in virtual time: many seeds, in minutes, on a steady machine.
 
 The same workload, scheduler and policies; only the executor is pretended. Its step times are those of a calibration
-(`headway calibrate`).
+(`headway calibrate`), with `--scatter 0.1` times a factor drawn for each step, log-normal with that standard deviation.
 
     python benchmarks/policies_virtual.py --seeds 0,1,2 --rates 1.2,0.8 [--policies a,b] [--calibration FILE]
 """
@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headway.bench.mixed import MixedLoad
 from headway.bench.score import Score, middle, score, spread, sustained_rate
 from headway.bench.verdict import claims
+from headway.core import Batch
 from headway.errors import BadSetting, HeadwayError
 from headway.report import Grid, RunRecord
 from headway.sched import POLICIES, policy_class
@@ -34,13 +36,40 @@ TWO_CORES = Path(__file__).parent / "calibrations" / "two_cores.json"
 """What `headway calibrate` wrote on two virtual cores with AVX2, where the logs in `results` come from."""
 
 
-def run(
-    policy: str, rate: float, load: MixedLoad, cost: Fitted, settings: Mapping[str, str], num_blocks: int = NUM_BLOCKS
-) -> RunRecord:
-    """One run of one policy. A `rate` of infinity sends everything at once."""
-    plan = Plan(policy=policy, settings=settings, defaults=LIMITS)
-    plant = Plant(cost=cost, num_blocks=num_blocks, num_host_blocks=0, context=CONTEXT)
-    return simulate(load.workload(rate, 0).items(), Pool(plant=plant, plan=plan))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restless(Plant):
+    """One whose steps take what is expected times a factor, log-normal with a standard deviation of `scatter`."""
+
+    scatter: float
+    chance: random.Random
+
+    def step_times(self, batch: Batch, moment_s: float) -> tuple[float, float]:
+        """As they are, times a factor of their own."""
+        factor = self.chance.lognormvariate(0.0, self.scatter)
+        seconds, between_s = Plant.step_times(self, batch, moment_s)
+        return factor * seconds, factor * between_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the policies run on; each run meets the same chance."""
+
+    cost: Fitted
+    num_blocks: int = NUM_BLOCKS
+    scatter: float = 0.0
+
+    def run(self, policy: str, rate: float, load: MixedLoad, settings: Mapping[str, str]) -> RunRecord:
+        """One run of one policy. A `rate` of infinity sends everything at once."""
+        plant = Restless(
+            cost=self.cost,
+            num_blocks=self.num_blocks,
+            num_host_blocks=0,
+            context=CONTEXT,
+            scatter=self.scatter,
+            chance=random.Random(load.seed),
+        )
+        plan = Plan(policy=policy, settings=settings, defaults=LIMITS)
+        return simulate(load.workload(rate, 0).items(), Pool(plant=plant, plan=plan))
 
 
 def table(scores: Mapping[str, list[Score]], factor: float) -> str:
@@ -88,6 +117,12 @@ def _seeds(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
+def _share(text: str) -> float:
+    if not 0.0 <= (share := float(text)) <= 1.0:
+        raise ValueError
+    return share
+
+
 def _setting(text: str) -> tuple[str, str, str]:
     where, value = text.split("=", 1)
     policy, key = where.split(".", 1)
@@ -102,6 +137,7 @@ def _given(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-requests", type=int, default=200)
     parser.add_argument("--num-blocks", type=int, default=NUM_BLOCKS, help="blocks of the KV cache, of 16 tokens")
     parser.add_argument("--calibration", type=Path, default=TWO_CORES)
+    parser.add_argument("--scatter", type=_share, default=0.0, help="standard deviation of ln(step time ÷ expected)")
     parser.add_argument("--set", type=_setting, action="append", default=[], metavar="POLICY.KEY=VALUE")
     parser.add_argument("--json", type=Path, help="write every run's figures to this file")
     return parser.parse_args(args)
@@ -112,14 +148,14 @@ def compare(given: argparse.Namespace) -> None:
     policies = given.policies.split(",")
     for policy in policies:
         policy_class(policy)
-    cost = read_fitted(given.calibration)
+    machine = Machine(cost=read_fitted(given.calibration), num_blocks=given.num_blocks, scatter=given.scatter)
     settings: dict[str, dict[str, str]] = {}
     for policy, key, value in given.set:
         settings.setdefault(policy, {})[key] = value
     loads = [MixedLoad(num_requests=given.num_requests, context=CONTEXT, seed=seed) for seed in given.seeds]
     bases = []
     for load in loads:
-        record = run("vllm", float("inf"), load, cost, {}, given.num_blocks)
+        record = machine.run("vllm", float("inf"), load, {})
         if not record.steps:
             raise BadSetting(f"with --num-blocks {given.num_blocks} nobody is answered; it must hold a request")
         bases.append(sustained_rate(len(record.requests), record.steps))
@@ -129,7 +165,7 @@ def compare(given: argparse.Namespace) -> None:
         scores: dict[str, list[Score]] = {}
         for policy in policies:
             scores[policy] = [
-                score(run(policy, base * factor, load, cost, settings.get(policy, {}), given.num_blocks))
+                score(machine.run(policy, base * factor, load, settings.get(policy, {})))
                 for load, base in zip(loads, bases, strict=True)
             ]
             one = middle(scores[policy])

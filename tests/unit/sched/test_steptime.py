@@ -139,3 +139,14 @@ def test_the_fixed_cost_does_not_depend_on_which_steps_there_were():
         told.append(model.efficient_s(0.9))
     assert told[1] == pytest.approx(told[0], rel=0.1)
     assert told[0] == pytest.approx(10 * FIXED_S, rel=0.3)
+
+
+def test_another_process_in_the_first_second_does_not_size_steps_for_minutes():
+    """A tenth of the first steps takes four times as long; then there are none of few tokens to correct that."""
+    model, chance = StepTimeModel(), random.Random(0)
+    for at in range(600):
+        few = at < 200
+        load = crowd(chance.randint(1, 4)) if few and at % 5 else StepLoad(chance.randint(150, 250), 30_000, 30)
+        is_hit = few and at % 10 == 1
+        model.observe(load, costs(load) * chance.uniform(0.97, 1.03) * (4.0 if is_hit else 1.0))
+    assert model.efficient_s(0.9) == pytest.approx(10 * FIXED_S, rel=0.15)

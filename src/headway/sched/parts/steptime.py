@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
+from statistics import median
 
 NUM_TERMS = 4
 FORGETTING = 0.998
@@ -16,8 +18,9 @@ _SWEEPS = 12
 _MOST_TOKENS = 1 << 30
 _MOST_PRICE = 0.1
 _HICCUP = 4.0
-_FEW = 3
-"""Size, as the number of its binary digits, up to which a step counts as one of few tokens: up to 7."""
+_FEW = 7
+"""Tokens up to which a step counts as one of few."""
+_KEPT = 256
 
 
 @dataclass(slots=True)
@@ -67,10 +70,10 @@ class StepTimeModel:
     machine usually does, and the coefficients are fitted to measured seconds ÷ pace. A machine that slows down while
     its load grows would else be taken for one whose sequences are dear, and its fixed cost for nothing; steps then get
     so small, and so alike, that no later one corrects that. For the same reason the fixed cost that sizes steps is a
-    mean over `USUAL_S`, where possible of what steps of few tokens took: it does not change within seconds, whatever a
-    fit makes of them. The first fit alone says what pace 1 is. Were it to follow the usual pace, it would change what
-    that is measured by: both would swing, for minutes, and steps of different sizes, remembered for different times,
-    would be fitted at different paces.
+    mean over `USUAL_S`, where possible of what the middle one of the last `_KEPT` steps of few tokens took: it does not
+    change within seconds, whatever a fit or another process makes of them. The first fit alone says what pace 1 is.
+    Were it to follow the usual pace, it would change what that is measured by: both would swing, for minutes, and steps
+    of different sizes, remembered for different times, would be fitted at different paces.
 
     Weighted least squares in which a step's weight fades by `FORGETTING` with every later one of about its size (to a
     factor of two in tokens), so the fit follows what changes for good, and by `LETTING_GO` with every step. What
@@ -84,8 +87,9 @@ class StepTimeModel:
         self._coefficients = [0.0] * NUM_TERMS
         self._num_steps = 0
         self._early: list[tuple[tuple[float, ...], float]] = []
+        self._few: deque[tuple[tuple[float, ...], float]] = deque(maxlen=_KEPT)
         self._pace = self._usual = 1.0
-        self._fixed_s = self._known_s = 0.0
+        self._fixed_s = self._least_s = self._known_s = 0.0
 
     @property
     def is_ready(self) -> bool:
@@ -114,7 +118,7 @@ class StepTimeModel:
                 self._solve()
         if self.is_ready:
             self._known_s = min(USUAL_S, self._known_s + seconds)
-            self._fixed_s += min(1.0, seconds / self._known_s) * (self._least_s() - self._fixed_s)
+            self._fixed_s += min(1.0, seconds / self._known_s) * (self._least_s - self._fixed_s)
 
     def predict(self, load: StepLoad) -> float:
         """Expected seconds of a step."""
@@ -145,18 +149,16 @@ class StepTimeModel:
         _, per_token, per_thousand, _ = self._coefficients
         return self._pace * num_tokens * (per_token + per_thousand / 1000.0 * (start + 0.5 * num_tokens))
 
-    def _least_s(self) -> float:
+    def _least(self) -> float:
         """What any step costs at pace 1: what those of few tokens took beyond their tokens and context.
 
         Where there were none, c₀. That is less certain: it says where the line through large steps meets zero, and some
         machines take more for ten tokens than that line; how many such steps there were then decides.
         """
-        few = [sums for size, sums in self._sizes.items() if size <= _FEW]
-        if not few:
+        if not self._few:
             return self._coefficients[0]
         _, per_token, per_thousand, _ = self._coefficients
-        spent_s = sum(sums.moments[0] - per_token * sums.gram[0][1] - per_thousand * sums.gram[0][2] for sums in few)
-        return max(0.0, spent_s / sum(sums.gram[0][0] for sums in few))
+        return max(0.0, median(took - per_token * terms[1] - per_thousand * terms[2] for terms, took in self._few))
 
     def _fitted_s(self, load: StepLoad) -> float:
         """Seconds of a step at pace 1."""
@@ -179,6 +181,7 @@ class StepTimeModel:
         it would bend the model for minutes. Two others must say so, since one may have been cut short.
         """
         self._sizes.clear()
+        self._few.clear()
         self._num_steps = 0
         for terms, seconds in self._early:
             bounds = sorted(other_s * _growth(other, terms) for other, other_s in self._early)
@@ -193,6 +196,8 @@ class StepTimeModel:
         sums.add(terms, seconds, FORGETTING * LETTING_GO ** (self._num_steps - sums.num_steps))
         self._num_steps += 1
         sums.num_steps = self._num_steps
+        if terms[1] <= _FEW:
+            self._few.append((terms, seconds))
 
     def _solve(self) -> None:
         known = _Sums()
@@ -203,6 +208,7 @@ class StepTimeModel:
             for at, row in enumerate(known.gram):
                 rest = sum(row[other] * found[other] for other in range(NUM_TERMS) if other != at)
                 found[at] = max(0.0, (known.moments[at] - rest) / (row[at] + _RIDGE))
+        self._least_s = self._least()
 
 
 def _growth(before: tuple[float, ...], after: tuple[float, ...]) -> float:

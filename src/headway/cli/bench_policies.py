@@ -172,4 +172,4 @@ def _numbers(flag: str, text: str) -> list[float]:
         numbers = []
     if not numbers or not all(0 < number < 1e3 for number in numbers):
         raise BadSetting(f"{flag} is {text!r}; it must be numbers above 0 and below 1000 with commas between them")
-    return numbers
+    return list(dict.fromkeys(numbers))

@@ -13,6 +13,7 @@ from headway.bench.score import Score
 from headway.cli.bench_capacity import capacity_grid
 from headway.cli.bench_options import default_executor
 from headway.cli.bench_output import write, write_then
+from headway.cli.bench_policies import _names, _numbers
 from headway.cli.bench_screen import Screen, table
 from headway.cli.bench_standings import grid, verdict
 from headway.cli.main import main
@@ -109,6 +110,12 @@ def test_flags_of_the_comparison_are_checked_before_the_model_is_opened(capsys):
     ):
         status, err = fails(capsys, "policies", "--model", "no-such-model.gguf", *args)
         assert (status, words in err) == (2, True)
+
+
+def test_a_rate_given_twice_is_run_once():
+    """As with a policy named twice."""
+    assert _numbers("--rates", "1.2,0.8,1.2") == [1.2, 0.8]
+    assert _names("vllm,headway,vllm") == ["vllm", "headway"]
 
 
 def test_offline_needs_words_it_can_make_prompts_of(capsys, model):

@@ -155,8 +155,8 @@ class PromptPass:
 
     def _is_crumb(self, seq: Sequence) -> bool:
         """Whether what is left is too little to begin this prompt; not for one put off, or it would never begin."""
-        is_begun = self._is_short(seq) or not self._is_on_time(seq)
-        return not is_begun and self._room < self._whole // CRUMB
+        is_spared = self._is_short(seq) or not self._is_on_time(seq)
+        return not is_spared and self._room < self._whole // CRUMB
 
     def _let_in(self, seq: Sequence) -> bool:
         rules, ledger = self._rules, self._view.ledger

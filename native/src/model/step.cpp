@@ -11,7 +11,8 @@ namespace {
 /// Slices of work per thread: enough that a thread which was interrupted holds the others up only briefly.
 constexpr int kSlices = 4;
 
-/// Most tiles of rows in a task when threads share rows: fewer read the weights more often.
+/// Most tiles of rows in a task when threads share rows: fewer read the weights more often. A thread's own rows hold
+/// `kRowChunk`, however tall the tiles are.
 constexpr int kTaskTiles = 6;
 
 int slice(int total, int index, int count) {
@@ -22,10 +23,11 @@ int slice(int total, int index, int count) {
 /// from ends[i + 1] to ends[i]. The later rows attend to more tokens, so they go first. Each task is a thread's share of
 /// a third of what is left: the last ones are small, and no thread waits long for another at a layer's end.
 void split_rows(int num_rows, int row_tile, int num_threads, std::vector<int>& ends) {
+    const int most = std::min(kTaskTiles, kRowChunk / row_tile);
     ends.assign(1, num_rows);
     for (int tiles = (num_rows + row_tile - 1) / row_tile; tiles > 0;) {
         const int share = (tiles + 3 * num_threads - 1) / (3 * num_threads);
-        tiles -= std::min({share, kTaskTiles, tiles});
+        tiles -= std::min({share, most, tiles});
         ends.push_back(tiles * row_tile);
     }
 }

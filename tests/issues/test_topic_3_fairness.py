@@ -35,7 +35,7 @@ def test_a_short_prompt_behind_a_very_long_one():
     """PUBLIC_ISSUES 3.2, 3.3: 8,000 tokens under way: 50 tokens have their answer within three steps, and the long one
     is delayed by less than a tenth; while short ones wait it has half of a step at most.
     """
-    settings = {"max_num_batched_tokens": "512", "short_prompt_tokens": "256"}
+    settings = {"max_num_batched_tokens": "512", "short_prompt_tokens": "256", "own_short_prompt_tokens": "256"}
     long = {"id": "L", "arrival": 0, "prompt": 8000, "output": 2}
     short = [{"id": f"s{at}", "arrival": 1, "prompt": 50 + 150 * (at > 0), "output": 1} for at in range(4)]
 

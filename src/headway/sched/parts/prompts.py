@@ -52,9 +52,9 @@ class PromptPass:
 
     While a long prompt is under way, short ones need not wait for its end. Those of other tenants go first, while
     their tenant is not ahead of what the least served received by more than twice that prompt's charge: once for the
-    prompt itself, and once for a burst; such a step is kept short. Those of its own tenant get
-    half of what is left; the rest goes to everyone, so that it always moves. Those that are put off get what is left,
-    and the `KEPT`th part while they are the first in rank.
+    prompt itself, and once for a burst; such a step is kept short. Those of its own tenant, up to
+    `own_short_tokens`, get half of what is left; the rest goes to everyone, so that it always moves. Those that are put
+    off get what is left, and the `KEPT`th part while they are the first in rank.
     """
 
     def __init__(self, view: View, plan: StepPlan, budget: Budget, prompts: list[Sequence], rules: PromptRules) -> None:

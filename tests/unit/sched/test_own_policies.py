@@ -1,7 +1,7 @@
 """Policies from a user's own module: what is wrong with one is told in a line that names it."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 
 import pytest
 
@@ -146,11 +146,8 @@ class Listing:
     sizes: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Misspelt:
-    """A type that does not exist."""
-
-    size: "integer" = 3  # noqa: F821
+Misspelt = make_dataclass("Misspelt", [("size", "integer", 3)], namespace={"__module__": __name__}, frozen=True)
+"""A type that does not exist."""
 
 
 @pytest.mark.parametrize(
@@ -235,12 +232,12 @@ def test_what_cannot_be_adopted_leaves_the_old_policy_in_office():
     def stumble(self, old):
         raise LookupError("boom")
 
-    _breaking("adopt", stumble)
+    odd = policy_class(_breaking("adopt", stumble))
     scheduler = Scheduler(Sarathi(SarathiParams()), KVCache(4, 4, make_prefix_cache("none", 4)), lambda seq: None)
     with pytest.raises(
         PolicyFault, match=r"^policy 'odd' raised outside a step: LookupError: boom \(.*, in stumble\)$"
     ):
-        scheduler.change_policy(Odd(SarathiParams()), "odd", 0.0)  # noqa: F821 - _breaking made it
+        scheduler.change_policy(odd(SarathiParams()), "odd", 0.0)
     assert type(scheduler.policy) is Sarathi
 
 

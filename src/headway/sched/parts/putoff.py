@@ -67,13 +67,13 @@ class PutOff:
         )
 
     def _choose_more(self, prompts: list[Sequence], price_s: Callable[[Sequence], float], now_s: float) -> None:
-        prompts.sort(key=lambda seq: -seq.request.arrival_s)  # of equal ones the latest
         costs = [price_s(seq) for seq in prompts]
         left_s = sum(costs)
         if left_s <= AFTER_S:
             return
         lowest = max(map(_class_of, prompts))
-        for cost, seq in sorted(zip(costs, prompts, strict=True), key=lambda entry: -entry[0]):
+        queue = zip(costs, prompts, strict=True)
+        for cost, seq in sorted(queue, key=lambda entry: (-entry[0], -entry[1].request.arrival_s)):
             if left_s <= AFTER_S or self._credit < 1.0:
                 return
             if _class_of(seq) == lowest and self._may_wait(seq, now_s):

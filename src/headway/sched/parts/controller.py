@@ -76,6 +76,11 @@ class BudgetController:
         is_off = self._target_s is None and self._efficiency >= 1.0
         return self.model.context_price if self.model.is_ready and not is_off else 0.0
 
+    @property
+    def fixed_s(self) -> float:
+        """Seconds that any step costs; 0 where that is unknown."""
+        return self.model.fixed_s
+
     def price_s(self, seq: Sequence) -> float:
         """Seconds of prefill that a sequence still adds to steps; 0 where that is unknown."""
         if not self.model.is_ready:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Protocol
 
 from headway.core import Arrived, Event, Finished, Rejected, Sequence
 
 AFTER_S = 3.0
-"""Seconds of prefill in the queue from which on somebody is put off."""
+"""Seconds of prefill in the queue from which on somebody is put off, on a fast machine."""
+
+AFTER_FIXED = 550.0
+"""The same on any machine, in fixed costs of a step: a queue that is long for one is short for a slower one."""
 
 FIRST_CREDIT = 2.0
 """How many may be put off before anybody has earned it: an overload may come with the first requests."""
@@ -17,6 +21,17 @@ MOST_CREDIT = 10.0
 
 NUM_AGES = 12
 """Put off for so many times `age_s` at most."""
+
+
+class Prices(Protocol):
+    """What time costs."""
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds that any step costs; 0 where that is unknown."""
+
+    def price_s(self, seq: Sequence) -> float:
+        """Seconds that a sequence's prefill will add to steps; 0 where that is unknown."""
 
 
 class PutOff:
@@ -48,15 +63,13 @@ class PutOff:
             case _:
                 pass
 
-    def choose(
-        self, prompts: Collection[Sequence], price_s: Callable[[Sequence], float], now_s: float
-    ) -> frozenset[str]:
-        """Ids of the requests that are put off in this step; `price_s` is what a sequence's prefill will take."""
+    def choose(self, prompts: Collection[Sequence], prices: Prices, now_s: float) -> frozenset[str]:
+        """Ids of the requests that are put off in this step."""
         is_idle = self._credit < 1.0 and not self._chosen
         if not self._share or is_idle or len({seq.request.tenant for seq in prompts}) != 1:
             return frozenset()
         if self._credit >= 1.0:
-            self._choose_more([seq for seq in prompts if seq.request.id not in self._chosen], price_s, now_s)
+            self._choose_more([seq for seq in prompts if seq.request.id not in self._chosen], prices, now_s)
         if not self._chosen:
             return frozenset()
         lowest = max(map(_class_of, prompts))
@@ -66,15 +79,15 @@ class PutOff:
             if seq.request.id in self._chosen and _class_of(seq) == lowest and self._may_wait(seq, now_s)
         )
 
-    def _choose_more(self, prompts: list[Sequence], price_s: Callable[[Sequence], float], now_s: float) -> None:
-        costs = [price_s(seq) for seq in prompts]
-        left_s = sum(costs)
-        if left_s <= AFTER_S:
+    def _choose_more(self, prompts: list[Sequence], prices: Prices, now_s: float) -> None:
+        costs = [prices.price_s(seq) for seq in prompts]
+        left_s, after_s = sum(costs), max(AFTER_S, AFTER_FIXED * prices.fixed_s)
+        if left_s <= after_s:
             return
         lowest = max(map(_class_of, prompts))
         queue = zip(costs, prompts, strict=True)
         for cost, seq in sorted(queue, key=lambda entry: (-entry[0], -entry[1].request.arrival_s)):
-            if left_s <= AFTER_S or self._credit < 1.0:
+            if left_s <= after_s or self._credit < 1.0:
                 return
             if _class_of(seq) == lowest and self._may_wait(seq, now_s):
                 self._chosen.add(seq.request.id)

@@ -136,7 +136,12 @@ class StepTimeModel:
 
         At the usual pace: while the machine is slow, steps get smaller, not longer, and streams hardly notice.
         """
-        return self._usual * self._fixed_s / (1.0 - share) if share < 1.0 else math.inf
+        return self.fixed_s / (1.0 - share) if share < 1.0 else math.inf
+
+    @property
+    def fixed_s(self) -> float:
+        """The cost of any step, in seconds, at the usual pace; 0 where that is unknown."""
+        return self._usual * self._fixed_s
 
     @property
     def context_price(self) -> float:

@@ -170,7 +170,7 @@ class Headway(Policy):
             room=room,
             passing_room=0 if params.itl_target_ms else params.short_prompt_tokens,
             context_price=self._controller.context_price,
-            put_off=self.put_off.choose([*prompts, *view.waiting], self._controller.price_s, view.now_s),
+            put_off=self.put_off.choose([*prompts, *view.waiting], self._controller, view.now_s),
         )
 
     def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:

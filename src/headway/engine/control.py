@@ -14,7 +14,7 @@ from headway.engine.admission import NO_LIMITS, Admission, AdmissionLimits
 from headway.engine.build import Engine
 from headway.engine.core import EngineCore
 from headway.engine.guardrails import Guardrails, GuardSettings
-from headway.engine.knobs import changed, shown
+from headway.engine.knobs import Change, changed, shown
 from headway.engine.loop import Abort, Call, Command
 from headway.engine.outputs import EngineStats
 from headway.engine.tally import Tally
@@ -98,19 +98,23 @@ class Control:
         async with self._turning:
             change = changed(patch, self._engine, self.admission.limits, self.admission.guardrails.settings)
             if change.policy is not None:
-                policy = change.policy
-
-                def swap(core: EngineCore) -> None:
-                    change.require_room(core)
-                    core.change_policy(policy, change.config.policy)
-
-                await self._between_steps(swap)
+                await self._replace(change)
             self._engine.config, self._engine.limits = change.config, change.engine_limits
-            self._engine.door.limits = change.engine_limits
             self.admission.guardrails.change(change.guards)
             self._take_on(change.limits)
         log.warning("settings changed by %s: %s", who, ", ".join(f"{key}={value}" for key, value in patch.items()))
         return self.settings()
+
+    async def _replace(self, change: Change) -> None:
+        """Schedule on as the change says. Whoever passes the door meanwhile comes after it, and must suit it too."""
+        door, before = self._engine.door, self._engine.door.limits
+        door.limits = before.narrowed(change.engine_limits.max_num_seqs)
+        try:
+            await self._between_steps(change.carry_out)
+        except BaseException:
+            door.limits = before
+            raise
+        door.limits = change.engine_limits
 
     def drain(self, who: str, tenant: str | None = None) -> None:
         """Take no new requests, of one tenant or of anybody; those inside go on."""

@@ -43,13 +43,18 @@ class Change:
     guards: GuardSettings
     policy: Policy | None
 
-    def require_room(self, core: EngineCore) -> None:
-        """Raise `BadSetting` where a living request could never run under the new limits."""
+    def carry_out(self, core: EngineCore) -> None:
+        """Schedule on under the new policy, where there is one.
+
+        Raises `BadSetting`, and changes nothing, where a living request could never run under the new limits.
+        """
         most = self.engine_limits.max_num_seqs
         for family in core.scheduler.queues.families.values():
             n = family.request.params.n
             if most is not None and n > most:
                 raise BadSetting(f"max_num_seqs would be {most}, but a request with {n} choices is being served")
+        if self.policy is not None:
+            core.change_policy(self.policy, self.config.policy)
 
 
 def shown(config: EngineConfig, limits: AdmissionLimits, guards: GuardSettings) -> dict[str, Any]:

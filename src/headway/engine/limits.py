@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.engine.config import ALSO_CALLED, EngineConfig
 from headway.errors import BadSetting
@@ -32,6 +32,11 @@ class Limits:
     def num_kv_tokens(self) -> int:
         """Tokens whose KV the pool can hold."""
         return self.num_blocks * self.block_size
+
+    def narrowed(self, max_num_seqs: int | None) -> Limits:
+        """The same with at most `max_num_seqs` sequences at once; None narrows nothing."""
+        known = [most for most in (self.max_num_seqs, max_num_seqs) if most is not None]
+        return replace(self, max_num_seqs=min(known, default=None))
 
 
 def choose_policy(config: EngineConfig) -> Policy:

@@ -6,7 +6,7 @@ import pytest
 
 from headway.core import FinishReason, SamplingParams
 from headway.engine import AsyncLLM
-from headway.errors import BadSetting, ExecutorFault, Overloaded
+from headway.errors import BadSetting, ExecutorFault, InvalidRequest, Overloaded
 from headway.sched import policy_class
 from tests.support.engines import Faulty, Gate, simulated_engine
 
@@ -162,6 +162,41 @@ async def test_a_request_with_more_choices_than_places_keeps_the_limit_up(gated)
             await changing
         assert llm.control.settings()["max_num_seqs"] == 256
         assert len([delta for delta in await reader if delta.finish_reason]) == 4
+
+
+async def test_who_comes_during_a_change_can_be_served_after_it(gated):
+    """Two choices that come while the limit falls to one are told at once: behind the change they would never run."""
+    engine, gate = gated
+    pair = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True, n=2)
+    async with AsyncLLM(engine=engine) as llm:
+        first = asyncio.create_task(read(llm.submit([5, 6, 7], PARAMS)))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        patch = {"policy": "sglang", "max_num_seqs": 1}  # which waits for room and refuses nobody
+        changing = asyncio.create_task(llm.control.change(patch, "a test"))
+        await sent()
+        with pytest.raises(InvalidRequest, match="n is 2, but at most 1 sequences run at once"):
+            llm.submit([5, 6], pair)
+        second = asyncio.create_task(read(llm.submit([5, 6], PARAMS)))
+        gate.open_for_good()
+        assert (await changing)["max_num_seqs"] == 1
+        for answer in await asyncio.gather(first, second):
+            assert answer[-1].finish_reason is FinishReason.LENGTH
+
+
+async def test_a_change_that_fails_leaves_the_door_as_wide_as_it_was(gated):
+    """Four choices that are being served keep the limit up; two that come afterwards pass."""
+    engine, gate = gated
+    four, pair = (SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True, n=n) for n in (4, 2))
+    async with AsyncLLM(engine=engine) as llm:
+        first = asyncio.create_task(read(llm.submit([5, 6, 7], four)))
+        await asyncio.to_thread(gate.launched.acquire, timeout=30)
+        changing = asyncio.create_task(llm.control.change({"max_num_seqs": 1}, "a test"))
+        await sent()
+        gate.open_for_good()
+        with pytest.raises(BadSetting, match="4 choices"):
+            await changing
+        second = await read(llm.submit([5, 6], pair))
+        assert [len([delta for delta in deltas if delta.finish_reason]) for deltas in (await first, second)] == [4, 2]
 
 
 async def test_draining_one_tenant_or_all():

@@ -4,7 +4,7 @@ Must not know: executors, clocks, threads; standard library only.
 Start reading at `scheduler`, then `policies/vllm`.
 """
 
-from headway.sched.asking import units_of
+from headway.sched.asking import never_released, units_of
 from headway.sched.policy import Axes, PlanLimits, Policy, Wrapper
 from headway.sched.registry import (
     POLICIES,
@@ -30,6 +30,7 @@ __all__ = [
     "all_params",
     "choices_of",
     "make_policy",
+    "never_released",
     "parameters",
     "policy_class",
     "policy_params",

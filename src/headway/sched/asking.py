@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from headway.core import Batch, Event, Sequence, StepPlan
@@ -58,6 +59,14 @@ def let_go_of(policy: Policy, ended: list[Sequence], running: list[Sequence], na
     if len({id(seq) for seq in released}) < len(released):
         raise PolicyFault(name, "let_go() released a sequence twice", did=_ANSWER)
     return released
+
+
+def never_released(ended: Iterable[Sequence], name: str) -> PolicyFault:
+    """What to tell of a policy that keeps ended sequences although it computes nothing any more."""
+    kept = ", ".join(seq.id for seq in islice(ended, 5))
+    return PolicyFault(
+        name, f"let_go() never released {kept}, which had ended; nothing is computed meanwhile", did=_ANSWER
+    )
 
 
 def adopts(policy: Policy, old: Policy, name: str) -> bool:

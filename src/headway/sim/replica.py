@@ -10,7 +10,7 @@ from headway.engine.core import Emit, EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
-from headway.sched import Policy, Scheduler, make_policy
+from headway.sched import Policy, Scheduler, make_policy, never_released
 from headway.sim.lookahead import LookAhead, Pipelined
 from headway.sim.plant import Plan, Plant
 from headway.sim.stopping import stop
@@ -53,7 +53,7 @@ class Replica:
         self.core = EngineCore(
             Scheduler(_adapted(policy, plant), kv, stop, name=plan.policy), executor, self._clock, listener
         )
-        self._limits = policy.limits()
+        self._policy_name, self._limits = plan.policy, policy.limits()
 
     @property
     def now_s(self) -> float:
@@ -103,7 +103,7 @@ class Replica:
         self._lengths.pop(request_id, None)
 
     def step(self) -> None:
-        """One step of the engine; its clock moves. Raises `BadSetting` when the policy makes no progress any more."""
+        """One step of the engine; its clock moves. `BadSetting` or `PolicyFault` when nothing ever goes on."""
         now_s = self._clock.now()
         if self._inbox:
             # What a look-ahead engine plans now it planned, in truth, when the step before began.
@@ -136,6 +136,8 @@ class Replica:
         self._num_idle += 1
         self._clock.advance(_IDLE_S)
         if self._num_idle > _MAX_IDLE_STEPS:
+            if queues.ended:
+                raise never_released(queues.ended, self._policy_name)
             stuck = ", ".join(list(queues.families)[:5])
             raise BadSetting(f"the policy makes no progress: {stuck} wait for ever; check its limits and the KV memory")
 

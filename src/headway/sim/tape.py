@@ -9,10 +9,10 @@ from dataclasses import asdict
 from headway.clock import VirtualClock
 from headway.core import Event, Request, SamplingParams, StepRecord
 from headway.engine.core import EngineCore
-from headway.errors import BadSetting
+from headway.errors import BadSetting, HeadwayError
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
-from headway.sched import Policy, Scheduler, all_params, make_policy, units_of
+from headway.sched import Policy, Scheduler, all_params, make_policy, never_released, units_of
 from headway.sim.door import Door
 from headway.sim.scene import Scene, SceneRequest
 from headway.sim.stopping import stop
@@ -27,7 +27,7 @@ def run_scene(scene: Scene, policy: str, settings: Mapping[str, str] | None = No
     """Run a scene to its end under a policy; one record per listed step.
 
     `settings` are `--set` texts: the policy's parameters, and `prefix_cache` (none, hashed, radix). Raises
-    `BadSetting` for unknown names, and when the policy stops making progress.
+    `BadSetting` for unknown names, and when the policy stops making progress; `PolicyFault` where the fault is its own.
     """
     chosen = dict(settings or {})
     prefix_cache = chosen.pop("prefix_cache", _usual_prefix_cache(scene, policy))
@@ -62,7 +62,7 @@ class _Tape:
             output_lengths=lengths,
             in_flight=policy.in_flight(),
         )
-        self._clock = clock
+        self._clock, self._name = clock, name
         self._records: list[StepRecord] = []
         guarded = policy if policy.refuses else Door(policy, lengths)
         self._core = EngineCore(Scheduler(guarded, kv, stop, name=name), executor, clock, self._listen)
@@ -80,18 +80,21 @@ class _Tape:
             self._core.check()
             self._clock.advance_to(start_s + 1.0)
             if num_idle > MAX_IDLE_STEPS or len(self._records) > MAX_STEPS:
-                raise BadSetting(self._why_endless(num_idle))
+                raise self._why_endless(num_idle)
         while self._records and _is_idle(self._records[-1]):
             self._records.pop()
         return self._records
 
-    def _why_endless(self, num_idle: int) -> str:
-        step, left = self._records[-1].step, ", ".join(list(self._core.scheduler.queues.families)[:5])
+    def _why_endless(self, num_idle: int) -> HeadwayError:
+        queues = self._core.scheduler.queues
+        if queues.ended and (num_idle or not queues.running):
+            return never_released(queues.ended, self._name)
+        step, left = self._records[-1].step, ", ".join(list(queues.families)[:5])
         if num_idle > MAX_IDLE_STEPS:
-            return (
+            return BadSetting(
                 f"no progress at step {step}: {left} cannot run in this scene; raise num_blocks or the policy's limits"
             )
-        return (
+        return BadSetting(
             f"{left} had not ended after {MAX_STEPS} steps, the most that a tape shows: ask for fewer tokens, or raise "
             "num_blocks where they take each other's memory again and again"
         )

@@ -99,6 +99,7 @@ def test_whichever_hook_raises_the_policy_and_the_line_are_told(hook, is_base):
         ("units", float("nan"), r"units\(\) returned nan; it must be a number above 0"),
         ("let_go", None, r"let_go\(\) returned None, not a list of sequences"),
         ("let_go", ["B"], r"let_go\(\) released 'B', which had not ended"),
+        ("let_go", [], r"let_go\(\) never released [AB], [AB], which had ended"),
     ],
 )
 def test_a_wrong_answer_is_told_with_what_it_should_have_been(hook, answer, said):

@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from headway.core import Slo
-from headway.errors import BadSetting
+from headway.errors import BadSetting, PolicyFault
 from headway.report import Outcome
 from headway.sched import POLICIES
+from headway.sched.policies.sarathi import Sarathi
 from headway.sim import (
     ChromeTrace,
     CostModel,
@@ -48,6 +49,20 @@ def pool(*, policy="vllm", num_blocks=100, num_replicas=1, router="round-robin",
         num_replicas=num_replicas,
         router=make_router(router),
     )
+
+
+class Keeps(Sarathi):
+    """Keeps whoever has ended."""
+
+    def let_go(self, ended, running):
+        return []
+
+
+def test_a_policy_that_keeps_the_ended_is_named(monkeypatch):
+    """Its limits and the memory are not to blame."""
+    monkeypatch.setattr("headway.sim.replica._MAX_IDLE_STEPS", 100)
+    with pytest.raises(PolicyFault, match=r"Keeps' gave a wrong answer: let_go\(\) never released r0, which had ended"):
+        simulate([item(0)], pool(policy=f"{__name__}:Keeps"))
 
 
 def test_what_passes_between_steps_is_no_part_of_them():

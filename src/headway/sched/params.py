@@ -23,3 +23,9 @@ def between(name: str, value: float, low: float, high: float) -> None:
     """Raise `BadSetting` when a parameter lies outside its bounds."""
     if not low <= value <= high:
         raise BadSetting(f"{name} is {value}; it must be between {low:g} and {high:g}")
+
+
+def between_or_off(name: str, value: float, low: float, high: float) -> None:
+    """Raise `BadSetting` when a parameter is neither 0, which switches its part off, nor within its bounds."""
+    if value != 0.0 and not low <= value <= high:
+        raise BadSetting(f"{name} is {value}; it must be 0 or between {low:g} and {high:g}")

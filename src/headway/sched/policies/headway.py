@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
 from headway.sched.fill import NO_LIMIT, Budget, grant, is_preempted, preempt
-from headway.sched.params import at_least, between, param
+from headway.sched.params import at_least, between, between_or_off, param
 from headway.sched.parts import (
     BudgetController,
     OutputLengths,
@@ -58,7 +58,7 @@ class HeadwayParams:
         for name in ("max_num_prefill_tokens", "long_prefill_token_threshold", *_SHORT):
             at_least(name, getattr(self, name), 0)
         for name, most in (("itl_target_ms", 1e6), ("age_s", 1e6), ("overflow", 0.5), ("put_off_share", 0.5)):
-            between(name, getattr(self, name), 0.0, most)
+            between_or_off(name, getattr(self, name), 1e-9, most)
         for name, least in (("kv_cache_utilization_limit", 0.05), ("efficiency", 0.1), ("shared_efficiency", 0.1)):
             between(name, getattr(self, name), least, 1.0)
 

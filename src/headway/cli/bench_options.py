@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headway.cli.values import one_key
 from headway.core import json_value
 from headway.errors import BadSetting
 
@@ -214,7 +215,7 @@ def http_settings(given: Mapping[str, Any]) -> HttpSettings:
         url=given["url"],
         model=given["model"] or "",
         endpoint=given["endpoint"],
-        api_key=_plain("--api-key", given["api_key"] or ""),
+        api_key=_plain("--api-key", one_key(given["api_key"])),
         fixed_length=given["ignore_eos"],
         priorities=given["send_priority"],
         reports_usage=not given["no_usage"],

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from headway.cli.values import one_key
 from headway.errors import BadSetting, HeadwayError
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Client:
         import httpx
 
         self.url = url.rstrip("/").removesuffix("/v1")
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        key = one_key(api_key)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
         try:
             self._http = httpx.Client(
                 base_url=self.url,

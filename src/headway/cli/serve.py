@@ -26,7 +26,7 @@ Port = Annotated[int, typer.Option(help="Port to listen on; 0: any free one.", r
 ApiKeys = Annotated[
     list[str] | None,
     typer.Option(
-        help="A key that clients must send; repeatable.",
+        help="A key that clients must send; repeatable. In the variable, several have spaces between them.",
         show_default="none needed",
         envvar="HEADWAY_API_KEY",
         metavar="KEY",
@@ -37,7 +37,7 @@ AdminKeys = Annotated[
     list[str] | None,
     typer.Option(
         "--admin-api-key",
-        help="A key for /admin; repeatable.",
+        help="A key for /admin; repeatable, as the other.",
         show_default="without any keys, programs on this machine need none",
         envvar="HEADWAY_ADMIN_API_KEY",
         metavar="KEY",

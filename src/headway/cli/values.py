@@ -37,6 +37,13 @@ def _unit(suffix: str) -> int | None:
     return int((1024 if is_binary else 1000) ** power)
 
 
+def one_key(text: str | None) -> str:
+    """The key that a request shows, "" for none. `BadSetting` for several: a server's variable may hold those."""
+    if text and (any(letter.isspace() for letter in text) or "," in text):
+        raise BadSetting("--api-key, or its environment variable, holds several keys; give the one to be shown")
+    return text or ""
+
+
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:
     """`key=value` texts of `--set` as a dict. Raises `BadSetting` for one without `=`, or a key given twice."""
     settings: dict[str, str] = {}

@@ -66,6 +66,12 @@ class ServerConfig:
             raise BadSetting("an --api-key is empty; leave the flag out to serve without keys")
         if any(not key.strip() for key in self.admin_keys):
             raise BadSetting("an --admin-api-key is empty; leave the flag out to manage from loopback only")
+        for flag, keys in (("--api-key", self.api_keys), ("--admin-api-key", self.admin_keys)):
+            if any(letter.isspace() or letter == "," for letter in "".join(keys)):
+                raise BadSetting(
+                    f"an {flag} has a space or a comma; several keys are several {flag}, "
+                    "or words with spaces between them in the environment variable"
+                )
         if self.api_keys and self.tenants is not None:
             raise BadSetting(
                 "--api-key (or HEADWAY_API_KEY) and --tenants both say who may come in; keep the keys in that file"

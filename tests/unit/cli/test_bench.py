@@ -54,6 +54,7 @@ def fails(capsys, *args):
         (["serve", "--header", "x"], "NAME:VALUE"),
         (["serve", "--header", "x:é"], "--header has characters"),
         (["serve", "--api-key", "schlüssel"], "--api-key has characters"),
+        (["serve", "--api-key", "old new"], "holds several keys; give the one to be shown"),
         (["serve", "--extra-body", "[1]"], "JSON object"),
         (["serve", "--extra-body", "{"], "not JSON"),
         (["serve", "--extra-body", '{"a": {"n": 1, "n": 2}}'], "--extra-body: the key 'n' is there twice"),

@@ -116,6 +116,14 @@ def test_complete(headway, fake_server):
     assert body == {"model": "m", "prompt": "Once", "temperature": 0, "stop": ["\n"], "stream": True}
 
 
+def test_a_variable_with_several_keys_does_not_say_which_to_show(headway, monkeypatch):
+    """What a server may be given: with all of them as one key, it would let nobody in."""
+    monkeypatch.setenv("HEADWAY_API_KEY", "old new")
+    status, _, err = headway("chat", "hi", "--url", "http://127.0.0.1:9")
+    assert status == 2
+    assert "holds several keys; give the one to be shown" in err
+
+
 def test_no_server(headway):
     """Nobody there: one line with the way out, status 1."""
     status, out, err = headway("chat", "hi", "--url", "http://127.0.0.1:9")

@@ -59,6 +59,27 @@ def test_a_taken_port_is_known_before_the_model_is_loaded(headway):
     assert "Address already in use; choose another" in err
 
 
+def test_several_keys_come_from_several_flags_or_words(monkeypatch):
+    """The variable is cut at spaces, as the help says; flags go before it."""
+    found = []
+    monkeypatch.setattr("headway.cli.serve._run", lambda engine, server, *_: found.append(server.api_keys))
+    assert main(["serve", "--api-key", "old", "--api-key", "new"]) == 0
+    monkeypatch.setenv("HEADWAY_API_KEY", "old new")
+    assert main(["serve"]) == 0
+    assert main(["serve", "--api-key", "mine"]) == 0
+    assert found == [("old", "new"), ("old", "new"), ("mine",)]
+
+
+@pytest.mark.parametrize("name", ["api-key", "admin-api-key"])
+@pytest.mark.parametrize("keys", ["old,new", "old new", "old\n"])
+def test_several_keys_in_one_are_refused(headway, name, keys):
+    """Taken for one key they would let nobody in; the message does not repeat them."""
+    status, _, err = headway("serve", "no-such-model.gguf", f"--{name}", keys)
+    assert status == 2
+    assert f"an --{name} has a space or a comma; several keys are several --{name}" in err
+    assert "old" not in err
+
+
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://collector", "http://"])
 def test_a_collector_that_cannot_be_one_is_refused(headway, endpoint):
     """A slip in the URL would lose every trace, and tell of it only later."""

@@ -16,6 +16,7 @@ import argparse
 import gc
 import json
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ BLOCK = 16
 PROMPT = 512
 FIRST_STEPS = 400
 """Steps in which all prompts must have been computed."""
+
+MOST = 4096
+"""Sequences, and steps: more of both than fit into memory would be no measurement."""
 
 SHARED_RUNNING, SHARED_PROMPT = 32, 64
 """Sequences, and tokens of their prompts, where a model is computed."""
@@ -154,17 +158,35 @@ def _never(seq: Sequence) -> FinishReason | None:
     return FinishReason.LENGTH if seq.num_output >= seq.request.max_output else None
 
 
-def main() -> None:
-    """Measure and print."""
+def main(args: list[str] | None = None) -> int:
+    """Measure and print. The status is 2 where no policy could be measured, 130 after Ctrl-C."""
+    try:
+        return _measure(_parser().parse_args(args))
+    except KeyboardInterrupt:
+        print("planning: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="*", metavar="POLICY", help="default: all, with --share vllm and headway")
-    parser.add_argument("--running", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--running", type=_count, default=256)
+    parser.add_argument("--steps", type=_count, default=300)
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--model", help="a file, a folder, or a name in the catalogue")
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    rows = []
+    return parser
+
+
+def _count(text: str) -> int:
+    """A number from the line. Raises `ArgumentTypeError`, which is told in a line."""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST}")
+    return int(text)
+
+
+def _measure(args: argparse.Namespace) -> int:
+    rows: list[dict[str, object]] = []
     for policy in args.policies or (["vllm", "headway"] if args.share else sorted(POLICIES)):
         gc.collect()
         try:
@@ -177,6 +199,7 @@ def main() -> None:
         except HeadwayError as error:
             rows.append({"policy": policy, "error": str(error)})
     print(json.dumps(rows, indent=2) if args.json else _table(rows))
+    return 2 if all("error" in row for row in rows) else 0
 
 
 def _table(rows: list[dict[str, object]]) -> str:
@@ -193,4 +216,4 @@ def _table(rows: list[dict[str, object]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

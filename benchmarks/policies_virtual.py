@@ -22,7 +22,7 @@ from headway.bench.verdict import claims
 from headway.core import Batch
 from headway.errors import BadSetting, HeadwayError
 from headway.report import Grid, RunRecord
-from headway.sched import POLICIES, policy_class
+from headway.sched import POLICIES, make_policy
 from headway.sim import Pool, simulate
 from headway.sim.fitted import Fitted, read_fitted
 from headway.sim.plant import Plan, Plant
@@ -109,8 +109,11 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+def _rates(text: str) -> list[float]:
+    rates = [float(part) for part in text.split(",")]
+    if not all(rate > 0.0 for rate in rates):
+        raise argparse.ArgumentTypeError(f"invalid rates {text!r}; each must be above 0, as 1.2,0.8")
+    return rates
 
 
 def _seeds(text: str) -> list[int]:
@@ -119,39 +122,47 @@ def _seeds(text: str) -> list[int]:
 
 def _share(text: str) -> float:
     if not 0.0 <= (share := float(text)) <= 1.0:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"invalid deviation {text!r}; it must be between 0 and 1")
     return share
+
+
+def _file(text: str) -> Path:
+    if not (path := Path(text)).parent.is_dir() or path.is_dir():
+        raise argparse.ArgumentTypeError(f"invalid file {text!r}; it must be one in a folder that exists")
+    return path
 
 
 def _setting(text: str) -> tuple[str, str, str]:
     where, value = text.split("=", 1)
-    policy, key = where.split(".", 1)
+    policy, key = where.rsplit(".", 1)
     return policy, key, value
 
 
 def _given(args: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", default=",".join(sorted(POLICIES)))
-    parser.add_argument("--rates", type=_numbers, default="1.2,0.8")
+    parser.add_argument("--rates", type=_rates, default="1.2,0.8")
     parser.add_argument("--seeds", type=_seeds, default="0,1,2")
     parser.add_argument("--num-requests", type=int, default=200)
     parser.add_argument("--num-blocks", type=int, default=NUM_BLOCKS, help="blocks of the KV cache, of 16 tokens")
     parser.add_argument("--calibration", type=Path, default=TWO_CORES)
     parser.add_argument("--scatter", type=_share, default=0.0, help="standard deviation of ln(step time ÷ expected)")
     parser.add_argument("--set", type=_setting, action="append", default=[], metavar="POLICY.KEY=VALUE")
-    parser.add_argument("--json", type=Path, help="write every run's figures to this file")
+    parser.add_argument("--json", type=_file, help="write every run's figures to this file")
     return parser.parse_args(args)
 
 
 def compare(given: argparse.Namespace) -> None:
     """All runs that were asked for; a table for each rate. Raises `BadSetting`."""
     policies = given.policies.split(",")
-    for policy in policies:
-        policy_class(policy)
     machine = Machine(cost=read_fitted(given.calibration), num_blocks=given.num_blocks, scatter=given.scatter)
-    settings: dict[str, dict[str, str]] = {}
+    settings: dict[str, dict[str, str]] = {policy: {} for policy in policies}
     for policy, key, value in given.set:
-        settings.setdefault(policy, {})[key] = value
+        if policy not in settings:
+            raise BadSetting(f"--set {policy}.{key}: it is not run; name one of {', '.join(policies)}")
+        settings[policy][key] = value
+    for policy in policies:
+        make_policy(policy, settings[policy], LIMITS)
     loads = [MixedLoad(num_requests=given.num_requests, context=CONTEXT, seed=seed) for seed in given.seeds]
     bases = []
     for load in loads:
@@ -165,7 +176,7 @@ def compare(given: argparse.Namespace) -> None:
         scores: dict[str, list[Score]] = {}
         for policy in policies:
             scores[policy] = [
-                score(machine.run(policy, base * factor, load, settings.get(policy, {})))
+                score(machine.run(policy, base * factor, load, settings[policy]))
                 for load, base in zip(loads, bases, strict=True)
             ]
             one = middle(scores[policy])
@@ -173,7 +184,14 @@ def compare(given: argparse.Namespace) -> None:
         everything[factor] = {policy: [asdict(one) for one in runs] for policy, runs in scores.items()}
         print(table(scores, factor), flush=True)
     if given.json is not None:
-        given.json.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        _write(given.json, json.dumps(everything, indent=1) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadSetting(f"cannot write {path}: {error.strerror}") from error
 
 
 def _with_range(runs: list[Score], name: str) -> tuple[float, float, float]:

@@ -13,6 +13,7 @@ QUICK = ["--seeds", "0", "--rates", "1.2", "--num-requests", "3", "--policies", 
         (["--policies", "vllm,vlm"], "unknown policy 'vlm' (did you mean 'vllm'?)"),
         (["--num-blocks", "1"], "with --num-blocks 1 nobody is answered"),
         (["--set", "vllm.max_num_seqs=0"], "max_num_seqs is 0; it must be at least 1"),
+        (["--set", "sarathi.token_budget=64"], "--set sarathi.token_budget: it is not run; name one of vllm"),
     ],
 )
 def test_what_cannot_be_run_is_told(args, said, capsys):
@@ -23,7 +24,37 @@ def test_what_cannot_be_run_is_told(args, said, capsys):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("args", [["--rates", "x"], ["--seeds", "0,a"], ["--set", "vllm"], ["--scatter", "2"]])
+@pytest.mark.parametrize("given", ["vllm.max_num_seqs=0", "sarathi.token_budget=64"])
+def test_a_wrong_setting_is_told_before_anything_runs(given, monkeypatch):
+    """A run of all policies takes minutes, and the last one's setting may be the wrong one."""
+    monkeypatch.setattr(policies_virtual, "simulate", lambda *args: pytest.fail("it ran"))
+    assert policies_virtual.main([*QUICK, "--set", given]) == 2
+
+
+def test_a_file_that_cannot_be_written_is_told(capsys, tmp_path, monkeypatch):
+    """As where the disk is full: in a line, behind the tables."""
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(policies_virtual.Path, "write_text", full)
+    assert policies_virtual.main([*QUICK, "--json", str(tmp_path / "out.json")]) == 2
+    assert "out.json: No space left on device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--rates", "x"],
+        ["--rates", "1,nan"],
+        ["--rates", "0"],
+        ["--seeds", "0,a"],
+        ["--set", "vllm"],
+        ["--scatter", "2"],
+        ["--json", "no/such/folder/out.json"],
+        ["--json", "."],
+    ],
+)
 def test_what_cannot_be_read_is_told(args, capsys):
     """With the flag and the text."""
     with pytest.raises(SystemExit, match="2"):

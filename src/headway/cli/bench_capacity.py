@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,7 +85,7 @@ def _run(asked: Asked, given: dict[str, Any]) -> int:
     with Screen() as screen:
         attain, close = server(asked, given, screen) if given["url"] else engine(asked, given, screen)
         try:
-            found = asyncio.run(find_capacity(attain, search, lambda trial: screen.log(_line(trial))))
+            found = screen.run(find_capacity(attain, search, lambda trial: screen.log(_line(trial))))
         finally:
             close()
     return _report(found, search, given)

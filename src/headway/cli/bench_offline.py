@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import bench_options as options
@@ -61,7 +60,7 @@ def run(asked: Asked, given: dict[str, Any]) -> int:
     engine = options.build_local(given)
     try:
         with Screen() as screen:
-            record = asyncio.run(measure_engine(workload, engine, given, screen))
+            record = screen.run(measure_engine(workload, engine, given, screen))
     finally:
         engine.core.executor.close()
     return out.report(record, given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +59,7 @@ def _run(given: dict[str, Any]) -> int:
     )
     words = [*server_flags(given), "--policy", given["policy"]]
     with own_server(words) as server, Screen() as screen:
-        document = asyncio.run(_measure(load, server.url, given, screen))
+        document = screen.run(_measure(load, server.url, given, screen))
     if given["as_json"]:
         print_json(document)
     else:

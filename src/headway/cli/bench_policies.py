@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,7 +111,7 @@ def _run(given: dict[str, Any]) -> int:
                 on_progress=lambda heat, progress: screen.show(standing.heading(heat), progress),
                 on_record=lambda heat, _, score: screen.log(standing.line(heat, score)),
             )
-            standings = asyncio.run(arena.run())
+            standings = screen.run(arena.run())
     finally:
         executor.close()
     if given["as_json"]:

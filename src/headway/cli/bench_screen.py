@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Self
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from headway.cli import interruptible
 from headway.cli.output import notices
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from headway.bench import Progress
+
+Found = TypeVar("Found")
 
 PLAIN_S = 30.0
 """Seconds of a run between two lines where no terminal is: nobody is to wonder whether it goes on."""
@@ -35,6 +39,10 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def run(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Do the work that is shown here, until it ends or is interrupted (`interruptible.run`)."""
+        return interruptible.run(work)
 
     def show(self, heading: str, progress: Progress) -> None:
         """Draw the state of a run."""

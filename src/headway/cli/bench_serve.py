@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import bench_options as options
@@ -55,7 +54,7 @@ def run(asked: Asked, given: dict[str, Any]) -> int:
     workload = asked.load(options.counter(found))
     tell_left_out(workload)
     with Screen() as screen:
-        record = asyncio.run(measure_server(workload, found, given, screen))
+        record = screen.run(measure_server(workload, found, given, screen))
     return out.report(record, given)
 
 

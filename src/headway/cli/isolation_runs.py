@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ def run_live(load: IsolationLoad, tenants: Sequence[str], words: list[str], scre
     from headway.bench.isolation import BIG, SMALL
 
     with own_server(words, [SMALL, BIG]) as server:
-        return asyncio.run(_live(load, tenants, words, server, screen))
+        return screen.run(_live(load, tenants, words, server, screen))
 
 
 async def _live(

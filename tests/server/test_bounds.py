@@ -387,6 +387,27 @@ def test_who_goes_on_sending_for_ever_is_hung_up_on(monkeypatch):
 
 
 @pytest.mark.server
+@pytest.mark.parametrize("streams", [True, False])
+def test_who_speaks_http_1_0_gets_no_chunks(streams):
+    """It could not read them: a stream is its events as they come, and ends with the connection."""
+    body = json.dumps({"prompt": "Hi", "stream": streams}).encode()
+    head = f"POST /v1/completions HTTP/1.0\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    with live(FakeEngine()) as server, server.open_socket() as connection:
+        connection.sendall(head + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    said, _, content = answer.partition(b"\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert b"\r\nconnection: close" in said
+    assert b"transfer-encoding" not in said
+    if streams:
+        events = content.removesuffix(b"\n\n").split(b"\n\n")
+        assert all(json.loads(event.removeprefix(b"data: "))["choices"] for event in events[:-1])
+        assert events[-1] == b"data: [DONE]"
+    else:
+        assert f"content-length: {len(content)}".encode() in said
+
+
+@pytest.mark.server
 @pytest.mark.parametrize("offer", ["h2c", "websocket"])
 @pytest.mark.parametrize("comes_later", [False, True])
 def test_an_offer_of_another_protocol_takes_no_body_away(offer, comes_later):

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from headway.errors import InvalidRequest
 from headway.server.faults import Fault, HeadTooLarge, TooSlow, fault_of
+from headway.server.unchunked import Unchunked
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._stop_waiting()
         has_to_wait = self._is_answering
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            self.cycle.__class__ = Unchunked  # nothing of it has run yet
         if not has_to_wait:
             self._running = self.cycle
 

@@ -186,7 +186,11 @@ class PromptPass:
         return ledger.num_free - num_owed - self._rules.num_spare_blocks
 
     def _allowed_lead(self, counters: VirtualCounters | None) -> float:
-        """The counter up to which a tenant's short prompts may pass."""
+        """The counter up to which a tenant's short prompts may pass.
+
+        A great weight can make a long prompt's charge less than that of a short one of others: no lead is less than
+        twice the charge that the longest short one has at weight 1.
+        """
         if counters is None or not self._long:
             return 0.0
         tenants = {seq.request.tenant for seq in (*self._started, *self._view.waiting)}

@@ -100,7 +100,7 @@ class Headway(Policy):
                 self.lengths.learn(request, num_output // request.params.n)
 
     def adopt(self, old: Policy) -> bool:
-        """Other parameters but for `fair`, the same knowledge of tenants, lengths, step times and of whom to put off."""
+        """Other parameters but for `fair`, the same knowledge of tenants, lengths, step times and whom to put off."""
         if not isinstance(old, Headway) or (old.counters is None) != (self.counters is None):
             return False
         self.counters, self.lengths = old.counters, old.lengths

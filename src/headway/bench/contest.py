@@ -85,7 +85,8 @@ class RunLog(Protocol):
 class Standings:
     """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second.
 
-    Where time followed the machine's speed, figures are those of a speed of 1.
+    A list of scores begins with the first round and lacks none up to its end. Where time followed the machine's speed,
+    figures are those of a speed of 1.
     """
 
     base_rate: float = 0.0
@@ -95,7 +96,15 @@ class Standings:
     is_complete: bool = False
 
     def at(self, factor: float) -> dict[str, list[Score]]:
-        """Each policy's figures at one rate."""
+        """Each policy's figures at one rate, in the rounds that all with any have finished: rounds differ."""
+        num_rounds = min(map(len, self._begun(factor).values()), default=0)
+        return {policy: scores[:num_rounds] for policy, scores in self._begun(factor).items()}
+
+    def num_left_out(self, factor: float) -> int:
+        """Runs at one rate whose round an interruption kept from others."""
+        return sum(map(len, self._begun(factor).values())) - sum(map(len, self.at(factor).values()))
+
+    def _begun(self, factor: float) -> dict[str, list[Score]]:
         return {policy: scores for (rate, policy), scores in self.scores.items() if rate == factor and scores}
 
     def middles(self, factor: float) -> dict[str, Score]:

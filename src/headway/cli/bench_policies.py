@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _LOAD = "Workload"
 
 NumRequests = Annotated[int, typer.Option(help="Requests of a run.", min=1, rich_help_panel=_LOAD)]
-Repeats = Annotated[int, typer.Option(help="Rounds; the median counts.", min=1, max=1000)]
+Repeats = Annotated[
+    int, typer.Option(help="Rounds; the median of those that all have finished counts.", min=1, max=1000)
+]
 Rates = Annotated[
     str,
     typer.Option(

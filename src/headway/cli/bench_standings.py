@@ -45,6 +45,7 @@ def grid(standings: Standings, factor: float) -> Grid:
         ],
         note=f"Sample sizes of a run: {some.num_ttft:,} TTFT, {some.num_itl:,} ITL. Recomputed and wasted are tokens. "
         "± is half of what lies between the least and the greatest of the runs, failed is the most of any."
+        + _left_out(standings.num_left_out(factor))
         + _unanswered(runs)
         + (_FOLLOWED if standings.follows_speed else "")
         + _lag(runs),
@@ -62,6 +63,11 @@ def _cells(score: Score, runs: Sequence[Score]) -> list[float]:
 
 def _speed(score: Score, runs: Sequence[Score]) -> list[float]:
     return [100.0 * score.speed, _range(runs, "speed")]
+
+
+def _left_out(num_runs: int) -> str:
+    """What was measured and is not compared."""
+    return f" In no figure, as not all policies have finished their rounds: {num_runs} runs." if num_runs else ""
 
 
 def _unanswered(runs: Mapping[str, Sequence[Score]]) -> str:
@@ -113,6 +119,7 @@ def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str
             {
                 "factor": factor,
                 "rate": factor * standings.base_rate,
+                "num_left_out": standings.num_left_out(factor),
                 "policies": {policy: asdict(score) for policy, score in standings.middles(factor).items()},
                 "runs": {
                     policy: [asdict(score) for score in scores]

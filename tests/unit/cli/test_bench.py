@@ -218,6 +218,20 @@ def test_standings_are_a_table_with_claims():
     assert all(claim["holds"] for claim in verdict(standings, 1.2))
 
 
+def test_only_rounds_that_all_have_finished_are_compared():
+    """An interruption left one policy a round ahead, whose requests were others: that run is counted, not compared."""
+    one = Score(**dict.fromkeys(Score.__dataclass_fields__, 1))
+    ahead = [one, replace(one, output_throughput=99)]
+    standings = Standings(base_rate=2.0, scores={(1.2, "vllm"): ahead, (1.2, "headway"): [one], (1.2, "orca"): []})
+    assert standings.middles(1.2) == {"vllm": one, "headway": one}
+    text = " ".join(grid(standings, 1.2).to_text().split())
+    assert "median of 1" in text
+    assert "as not all policies have finished their rounds: 1 runs." in text
+    whole = Standings(base_rate=2.0, scores={(1.2, "vllm"): ahead, (1.2, "headway"): [one, one]})
+    assert whole.middles(1.2)["vllm"].output_throughput == 50
+    assert "not all policies" not in grid(whole, 1.2).to_text()
+
+
 def test_files_are_written_before_the_reader_of_stdout_can_leave(tmp_path):
     """`headway bench ... -o run.json | head` keeps the file; a file that fails costs neither others nor words."""
 

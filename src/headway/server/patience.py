@@ -78,7 +78,7 @@ def _header(scope: Scope) -> float | None:
     if text is None:
         return None
     try:
-        value = float(text.decode("ascii"))
+        value = float(text.replace(b"_", b"?").decode("ascii"))  # 1_000 is a number to Python alone
     except ValueError:
         raise InvalidRequest("the header X-Request-Timeout-Ms is no number of milliseconds") from None
     return checked("X-Request-Timeout-Ms", value)

@@ -41,7 +41,8 @@ def _number(value: Value, what: str) -> float:
         number = float(cast("str", value))  # whatever it refuses is the mistake we report
     except (TypeError, ValueError):
         raise ValueError(what) from None
-    if isinstance(value, bool) or not math.isfinite(number):
+    is_grouped = isinstance(value, str) and "_" in value  # a number to Python alone: a recording says 1_5 by accident
+    if isinstance(value, bool) or is_grouped or not math.isfinite(number):
         raise ValueError(what)
     return number
 

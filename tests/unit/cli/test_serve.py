@@ -14,6 +14,7 @@ from headway.cli.main import main
 from headway.cli.serve import serve
 from headway.cli.summary import rows
 from headway.engine import EngineConfig, build_engine
+from headway.sched import all_params
 from headway.server import ServerConfig
 
 ELSEWHERE = {"policy_settings", "api_keys", "admin_keys", "served_model_names"}  # filled from flags that repeat
@@ -68,6 +69,18 @@ def test_several_keys_come_from_several_flags_or_words(monkeypatch):
     assert main(["serve"]) == 0
     assert main(["serve", "--api-key", "mine"]) == 0
     assert found == [("old", "new"), ("old", "new"), ("mine",)]
+
+
+def test_digits_may_be_grouped_alike_in_flags_settings_and_files(monkeypatch, tmp_path):
+    """As TOML has it: 1_000 is 1,000 wherever a server is set up."""
+    found = []
+    monkeypatch.setattr("headway.cli.serve._run", lambda engine, *_: found.append(engine))
+    path = tmp_path / "careful.toml"
+    path.write_text("max-num-batched-tokens = 3_000\n")
+    assert main(["serve", "--config", str(path), "--max-num-seqs", "1_000", "--set", "short_prompt_tokens=1_024"]) == 0
+    [config] = found
+    assert (config.max_num_seqs, config.max_num_batched_tokens) == (1000, 3000)
+    assert all_params(config.policy, config.policy_settings, {})["short_prompt_tokens"] == 1024
 
 
 @pytest.mark.parametrize("name", ["api-key", "admin-api-key"])

@@ -102,6 +102,8 @@ def test_rows_are_brought_into_the_order_of_time(tmp_path):
         ("timestamp_s,input_tokens,output_tokens\n0,1,-2\n", r"row 1: output_tokens is '-2'; .* from 0 to"),
         ("timestamp_s,input_tokens,output_tokens\n-1,1,2\n", r"row 1: timestamp_s is '-1'; it must be a time"),
         ("timestamp_s,input_tokens,output_tokens\nnan,1,2\n", r"row 1: timestamp_s is 'nan'"),
+        ("timestamp_s,input_tokens,output_tokens\n1_5,1,2\n", r"row 1: timestamp_s is '1_5'"),
+        ("timestamp_s,input_tokens,output_tokens\n0,1_000,2\n", r"row 1: input_tokens is '1_000'"),
         ("timestamp_s,input_tokens,output_tokens\n0,1,2\n1,3\n", r"row 2: it does not have the header's 3 columns"),
         (
             "TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from headway.bench.maker import Maker
 from headway.bench.mixed import MixedLoad
 from headway.bench.plan import RunPlan
 from headway.bench.score import Score, middle
@@ -72,6 +73,10 @@ class RunLog(Protocol):
         """The score of a run that was made before."""
         ...
 
+    def maker(self, heat: Heat) -> Maker:
+        """Who made a run that is kept."""
+        ...
+
     def add(self, heat: Heat, score: Score) -> None:
         """Keep a run that has ended."""
         ...
@@ -85,13 +90,14 @@ class RunLog(Protocol):
 class Standings:
     """Scores so far. `skipped` says why a policy could not run at all; `base_rate` is in requests per second.
 
-    A list of scores begins with the first round and lacks none up to its end. Where time followed the machine's speed,
-    figures are those of a speed of 1.
+    A list of scores begins with the first round and lacks none up to its end; `makers`, where a log is kept, are those
+    of the same runs. Where time followed the machine's speed, figures are those of a speed of 1.
     """
 
     base_rate: float = 0.0
     follows_speed: bool = False
     scores: dict[tuple[float, str], list[Score]] = field(default_factory=dict)
+    makers: dict[tuple[float, str], list[Maker]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
 
@@ -103,6 +109,14 @@ class Standings:
     def num_left_out(self, factor: float) -> int:
         """Runs at one rate whose round an interruption kept from others."""
         return sum(map(len, self._begun(factor).values())) - sum(map(len, self.at(factor).values()))
+
+    def makers_at(self, factor: float) -> list[Maker]:
+        """Who made the runs that are compared at one rate."""
+        return [
+            maker
+            for policy, scores in self.at(factor).items()
+            for maker in self.makers.get((factor, policy), ())[: len(scores)]
+        ]
 
     def _begun(self, factor: float) -> dict[str, list[Score]]:
         return {policy: scores for (rate, policy), scores in self.scores.items() if rate == factor and scores}

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from headway.bench.contest import Base, Heat
+from headway.bench.maker import Maker
 from headway.bench.score import Score
 from headway.errors import BadSetting
 
@@ -20,10 +21,14 @@ class Logbook:
     a run ends, so that an interruption costs the run under way and nothing else: half a line at the end is taken off.
     """
 
-    def __init__(self, path: Path, about: Mapping[str, object]) -> None:
-        """Read what is there. Raises `BadSetting` for a file that is no logbook, or another contest's."""
+    def __init__(self, path: Path, about: Mapping[str, object], maker: Maker | None = None) -> None:
+        """Read what is there; `maker`, who makes the runs that will be added, is kept with each of them.
+
+        Raises `BadSetting` for a file that is no logbook, or another contest's.
+        """
         self._path = path
         self.base: Base | None = None
+        self._maker, self._makers = maker or Maker(), dict[tuple[str, float, int], Maker]()
         self._scores: dict[tuple[str, float, int], Score] = {}
         content = self._content()
         if not content:
@@ -39,11 +44,17 @@ class Logbook:
 
     def find(self, heat: Heat) -> Score | None:
         """The score of a run that was made before."""
-        return self._scores.get((heat.policy, heat.factor, heat.repeat))
+        return self._scores.get(_key(heat))
+
+    def maker(self, heat: Heat) -> Maker:
+        """Who made a run; nothing of that is known where an older log does not say."""
+        return self._makers.get(_key(heat), Maker())
 
     def add(self, heat: Heat, score: Score) -> None:
         """A run has ended."""
-        self._append({"policy": heat.policy, "factor": heat.factor, "repeat": heat.repeat, "score": asdict(score)})
+        line = {"policy": heat.policy, "factor": heat.factor, "repeat": heat.repeat, "score": asdict(score)}
+        self._append(line | {"maker": asdict(self._maker)})
+        self._makers[_key(heat)] = self._maker
 
     def set_base(self, base: Base) -> None:
         """Keep what all runs' rates are multiples of."""
@@ -74,7 +85,11 @@ class Logbook:
             assert isinstance(given, dict)
             given.setdefault("lag_p99_ms", 0.0)  # older logs do not know it
             score = Score(**{entry.name: given[entry.name] + 0 for entry in fields(Score)})  # all are numbers
-            self._scores[str(line["policy"]), float(str(line["factor"])), int(str(line["repeat"]))] = score
+            key = str(line["policy"]), float(str(line["factor"])), int(str(line["repeat"]))
+            self._scores[key] = score
+            maker = line.get("maker", {})  # older logs do not know it
+            assert isinstance(maker, dict), "its maker is no object"
+            self._makers[key] = Maker(**{entry.name: str(maker.get(entry.name, "")) for entry in fields(Maker)})
         except (KeyError, TypeError, ValueError, AssertionError) as error:
             raise BadSetting(f"{self._path} has a line that is no finished run: {error}") from None
 
@@ -108,3 +123,7 @@ class Logbook:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
             raise BadSetting(f"cannot write {self._path}: {error.strerror}") from None
+
+
+def _key(heat: Heat) -> tuple[str, float, int]:
+    return heat.policy, heat.factor, heat.repeat

@@ -108,6 +108,7 @@ class Arena:
         scores = self.standings.scores.setdefault((heat.factor, heat.policy), [])
         if self._log is not None and (known := self._log.find(heat)) is not None:
             scores.append(known)
+            self._note_maker(heat)
             return
         speed = self._speed()
         run = await self._run(heat, base.rate * heat.factor)
@@ -115,8 +116,13 @@ class Arena:
         scores.append(figures)
         if self._log is not None:
             self._log.add(heat, figures)
+        self._note_maker(heat)
         if self._on_record is not None:
             self._on_record(heat, run, figures)
+
+    def _note_maker(self, heat: Heat) -> None:
+        if self._log is not None:
+            self.standings.makers.setdefault((heat.factor, heat.policy), []).append(self._log.maker(heat))
 
     def _speed(self) -> Callable[[], float]:
         """What tells, when it is called, the machine's mean speed since now; 1 where nobody looks."""

@@ -9,10 +9,12 @@ from typing import Any
 
 from headway.bench.contest import Contest, Heat, Standings
 from headway.bench.logbook import Logbook
+from headway.bench.maker import Maker, code_version, warning
 from headway.bench.pace import GLANCE_TOKENS
 from headway.bench.score import Score, spread
 from headway.bench.verdict import claims
 from headway.cli.bench_output import require_writable
+from headway.cli.collect_env import environment
 from headway.engine import Engine
 from headway.report import Grid
 
@@ -99,6 +101,8 @@ def lines(contest: Contest, standings: Standings) -> Iterator[str]:
     """A table for each rate, and below it whether the project's claims hold."""
     for factor in contest.factors:
         if standings.middles(factor):
+            if mixed := warning(standings.makers_at(factor)):
+                yield f"! {mixed}"
             yield grid(standings, factor).to_text()
             for claim in verdict(standings, factor):
                 yield f"  {'yes' if claim['holds'] else 'no '}  {claim['text']}"
@@ -119,11 +123,17 @@ def document(contest: Contest, standings: Standings, engine: Engine) -> dict[str
             {
                 "factor": factor,
                 "rate": factor * standings.base_rate,
+                "warning": warning(standings.makers_at(factor)) or None,
                 "num_left_out": standings.num_left_out(factor),
                 "policies": {policy: asdict(score) for policy, score in standings.middles(factor).items()},
                 "runs": {
                     policy: [asdict(score) for score in scores]
                     for (at, policy), scores in standings.scores.items()
+                    if at == factor
+                },
+                "makers": {
+                    policy: [asdict(maker) for maker in makers]
+                    for (at, policy), makers in standings.makers.items()
                     if at == factor
                 },
                 "claims": verdict(standings, factor),
@@ -161,7 +171,7 @@ def open_log(path: Path | None, contest: Contest, engine: Engine) -> Logbook | N
         "workload": asdict(contest.load),
         "settings": {policy: dict(values) for policy, values in contest.settings.items()},
     }
-    return Logbook(path, about)
+    return Logbook(path, about, Maker(code=code_version(), processor=environment()["cpu"]["model"]))
 
 
 def heading(heat: Heat) -> str:

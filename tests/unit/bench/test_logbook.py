@@ -7,6 +7,7 @@ import pytest
 
 from headway.bench.contest import Base, Heat
 from headway.bench.logbook import Logbook
+from headway.bench.maker import Maker
 from headway.bench.score import Score
 from headway.errors import BadSetting
 
@@ -92,3 +93,16 @@ def test_another_contest_is_refused_by_what_differs(path):
 def test_what_an_older_log_does_not_say_is_not_held_against_it(path):
     """It goes on, as far as it can be told."""
     assert Logbook(path, ABOUT | {"kernels": "avx2"}).find(heat("vllm")) == SCORE
+
+
+def test_each_run_keeps_who_made_it_and_an_older_log_goes_on(path):
+    """Code and processor of the day it was made; unknown for a line that has neither."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line.pop("maker", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    today = Maker(code="1+a", processor="cpu")
+    Logbook(path, ABOUT, today).add(heat("headway"), SCORE)
+    log = Logbook(path, ABOUT, Maker(code="2+b", processor="cpu"))
+    assert [log.maker(heat(policy)) for policy in ("vllm", "headway")] == [Maker(), today]
+    assert log.find(heat("vllm")) == log.find(heat("headway")) == SCORE

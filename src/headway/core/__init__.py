@@ -28,6 +28,7 @@ from headway.core.result import Logprobs, StepResult, Token
 from headway.core.sampling import SamplingParams
 from headway.core.sequence import Place, Sequence
 from headway.core.slo import Slo
+from headway.core.user_file import unreadable
 
 __all__ = [
     "Admitted",
@@ -69,4 +70,5 @@ __all__ = [
     "Waste",
     "json_value",
     "keys_once",
+    "unreadable",
 ]

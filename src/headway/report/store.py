@@ -12,7 +12,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TextIO, cast
 
-from headway.core import Slo
+from headway.core import Slo, unreadable
 from headway.errors import BadSetting
 from headway.report.checking import check_numbers, record_of
 from headway.report.metrics import measure
@@ -42,7 +42,7 @@ def load_run(path: Path) -> RunRecord:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read result {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error, "result") from error
     except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not JSON: {error}") from error
     record = document.get("record") if isinstance(document, dict) else None

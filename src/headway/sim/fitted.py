@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from headway.core import json_value
+from headway.core import json_value, unreadable
 from headway.errors import BadSetting
 from headway.sim.cost import CostModel
 from headway.sim.curves import Curve
@@ -136,7 +136,7 @@ def read_calibration(path: Path) -> Calibration:
     try:
         document = json_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BadSetting(f"{path} is no file of step times; write one with `headway calibrate`")
     if document.get("version") != VERSION:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.core import json_value
+from headway.core import json_value, unreadable
 from headway.errors import BadSetting
 
 
@@ -133,7 +133,7 @@ def card_from_config(path: Path) -> ModelCard:
     try:
         config = json_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
     if not isinstance(config, dict):
         raise BadSetting(f"{path} must be a JSON object, not {type(config).__name__}")
     if any(config.get(key) for key in ("num_experts", "num_local_experts", "n_routed_experts")):

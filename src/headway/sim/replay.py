@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.clock import VirtualClock
-from headway.core import Batch, Cause, Event, FinishReason, Request, SamplingParams, StepRecord, Tier
+from headway.core import Batch, Cause, Event, FinishReason, Request, SamplingParams, StepRecord, Tier, unreadable
 from headway.engine.core import EngineCore
 from headway.errors import BadSetting
 from headway.executor.simulated import SimulatedExecutor
@@ -149,7 +149,7 @@ def _read(path: Path) -> tuple[list[Mapping[str, Any]], str]:
                     return _headed(entries, path), f"lines are missing after line {number}: the disk was full or slow"
                 entries.append(entry)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
     return _headed(entries, path), ""
 
 

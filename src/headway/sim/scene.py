@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.core import unreadable
 from headway.errors import BadSetting
 from headway.workload.loading import parse_text
 
@@ -54,7 +55,7 @@ def load_scene(path: Path) -> Scene:
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read scene {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error, "scene") from error
     return parse_scene(parse_text(text, "json", str(path)))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 
+from headway.core import unreadable
 from headway.errors import BadSetting
 
 
@@ -41,7 +42,7 @@ def read_rows(
     except csv.Error as error:
         raise BadSetting(f"{path} is no CSV file: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
 
 
 def read_header(path: Path) -> tuple[str, ...]:
@@ -50,7 +51,7 @@ def read_header(path: Path) -> tuple[str, ...]:
         with path.open(newline="", encoding="utf-8") as lines:
             return tuple(next(csv.reader(lines), ()))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
 
 
 def _is_read(cell: str, read: Callable[[str], float]) -> bool:

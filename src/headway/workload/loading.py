@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from headway.core import DoubledKey, keys_once
+from headway.core import DoubledKey, keys_once, unreadable
 from headway.errors import BadSetting
 from headway.workload.flags import apply_flags
 from headway.workload.origin import Origin
@@ -129,4 +129,4 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read workload {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error, "workload") from error

@@ -18,6 +18,7 @@ from typing import TextIO
 
 import numpy as np
 
+from headway.core import unreadable
 from headway.errors import BadSetting
 from headway.workload.item import WorkItem
 from headway.workload.lengths import Quantiles
@@ -174,7 +175,7 @@ def _reading(path: Path) -> TextIO:
     try:
         return path.open(encoding="utf-8", newline="")
     except OSError as error:
-        raise BadSetting(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
 
 
 def _moment(visit: tuple[float, list[WorkItem]]) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from headway.core import json_value
+from headway.core import json_value, unreadable
 from headway.errors import BadSetting
 from headway.workload.conversations import TURNS, exchange
 
@@ -54,7 +54,7 @@ class Texts:
             with self.path.open(encoding="utf-8-sig") as file:
                 return list(self._read(file))
         except (OSError, UnicodeDecodeError) as error:
-            raise BadSetting(f"cannot read prompts {self.path}: {getattr(error, 'strerror', None) or error}") from error
+            raise unreadable(self.path, error, "prompts") from error
 
     def _read(self, file: TextIO) -> Iterator[Row | None]:
         if self.path.suffix not in (".jsonl", ".json"):

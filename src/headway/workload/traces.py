@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO, TypeVar, cast
 
-from headway.core import json_value
+from headway.core import json_value, unreadable
 from headway.errors import BadSetting
 from headway.workload import trace_columns as columns
 from headway.workload.trace_columns import Column
@@ -75,7 +75,7 @@ def read_trace(path: Path, *, limit: int | None = None) -> Trace:
                     break
                 rows.append(_row(fields, f"trace {path}, row {number}", said))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read trace {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error, "trace") from error
     answered = {number: row for number, row in enumerate(rows, start=1) if row.num_output and row.num_prompt}
     if not answered:
         raise BadSetting(f"trace {path} holds no requests")

@@ -95,6 +95,15 @@ void Batch::check_slots(const KvCache& cache) {
     }
 }
 
+Range Batch::needed_within(Range rows) const {
+    Range found{rows.end, rows.begin};
+    for (int row : needed_) {
+        if (row < rows.begin || row >= rows.end) continue;
+        found = {std::min(found.begin, row), std::max(found.end, row + 1)};
+    }
+    return found.begin < found.end ? found : Range{rows.begin, rows.begin};
+}
+
 void Batch::groups(int begin, int end, int max_rows, std::vector<RowGroup>& out) const {
     out.clear();
     for (int i = begin; i < end; ++i) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/range.h"
 #include "model/kv_cache.h"
 
 namespace headway {
@@ -45,6 +46,10 @@ public:
     int num_rows() const { return static_cast<int>(rows_.size()); }
     const Row& row(int index) const { return rows_[static_cast<std::size_t>(index)]; }
     const std::vector<int>& needed_rows() const { return needed_; }
+
+    /// The smallest run of rows in [begin, end) that holds all needed ones of these; empty where there is none.
+    Range needed_within(Range rows) const;
+
     const std::int32_t* block_table(int lane) const {
         return tables_.data() + static_cast<std::size_t>(lane) * static_cast<std::size_t>(table_width_);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/buffer.h"
+#include "core/range.h"
 #include "model/config.h"
 
 namespace headway {
@@ -25,10 +26,6 @@ private:
     Array<std::uint8_t> values_;
     Array<float> scales_;
     Array<std::int32_t> offsets_;
-};
-
-struct Range {
-    int begin, end;
 };
 
 /// num_outputs x num_inputs weights in panels of KernelSet::panel_width outputs, [panel][k / unroll][output][unroll];

@@ -15,10 +15,6 @@ constexpr int kSlices = 4;
 /// `kRowChunk`, however tall the tiles are.
 constexpr int kTaskTiles = 6;
 
-int slice(int total, int index, int count) {
-    return static_cast<int>(static_cast<std::int64_t>(total) * index / count);
-}
-
 /// Where the tasks of a step end whose rows threads share, from its last row down to its first: task i has the rows
 /// from ends[i + 1] to ends[i]. The later rows attend to more tokens, so they go first. Each task is a thread's share of
 /// a third of what is left: the last ones are small, and no thread waits long for another at a layer's end.
@@ -268,7 +264,8 @@ void Step::second_half(int l, Range range, Workspace::Thread& mine, StageClock& 
 }
 
 /// Many rows: each thread takes a run of them through everything between two reads of the cache, so that what it
-/// computes stays in its own cache and threads meet once a layer.
+/// computes stays in its own cache and threads meet once a layer. Behind the last layer's keys and values only the needed
+/// rows go on: nobody reads what the others would give.
 void Step::run_by_rows(Worker& worker, StageClock& clock) const {
     Workspace::Thread& mine = space_.threads[static_cast<std::size_t>(worker.index())];
     split_rows(batch_.num_rows(), set_.row_tile, worker.num_threads(), mine.task_ends);
@@ -279,13 +276,16 @@ void Step::run_by_rows(Worker& worker, StageClock& clock) const {
     };
     worker.for_each(count, [&](int i) { first_half(0, task(i), mine, clock); });
     clock.mark(Stage::kWait);
-    for (int l = 0; l < config_.num_layers; ++l) {
+    const int last = config_.num_layers - 1;
+    for (int l = 0; l < last; ++l) {
         worker.for_each(count, [&](int i) {
             second_half(l, task(i), mine, clock);
-            if (l + 1 < config_.num_layers) first_half(l + 1, task(i), mine, clock);
+            first_half(l + 1, task(i), mine, clock);
         });
         clock.mark(Stage::kWait);
     }
+    worker.for_each(count, [&](int i) { second_half(last, batch_.needed_within(task(i)), mine, clock); });
+    clock.mark(Stage::kWait);
 }
 
 void Step::finish_needed(Worker& worker, StageClock& clock) const {

@@ -188,3 +188,23 @@ def test_who_is_put_off_is_begun_with_what_is_kept_for_it():
     at_s = {one.id: one for one in record.requests}
     assert at_s["long"].last_s > at_s["r20"].last_s, "it was put off"
     assert at_s["long"].scheduled_s < at_s["r9"].last_s
+
+
+def test_nobody_waits_for_the_prefix_of_a_prompt_that_is_put_off():
+    """It may be computed slowly; who begins alike starts in its own turn."""
+    cost = Fitted(rows=((1, 0.006), (2048, 1.5)), drawn_s=1e-4, context_s=2e-7, attend_s=1e-7)
+    plant = Plant(cost=cost, num_blocks=5000, num_host_blocks=0, context=2048)
+    item = WorkItem(id="", num_prompt=400, num_output=1, max_output=1)
+    streams = [replace(item, id=f"stream{at}", num_prompt=20, num_output=400, max_output=400) for at in range(8)]
+    long = replace(item, id="long", num_prompt=1900, at_s=3.2, seed=98, prefix=(7,), prefix_block=1024)
+    prompts = [
+        long,
+        replace(item, id="longer", num_prompt=1950, at_s=3.2, seed=99),
+        replace(long, id="alike", num_prompt=1100, at_s=3.5, seed=97),
+        *(replace(item, id=f"r{at}", at_s=3.0 + 0.02 * at, seed=at) for at in range(40)),
+    ]
+    work = [*streams, *sorted(prompts, key=lambda one: one.at_s)]
+    plan = Plan(policy="headway", settings={"put_off_share": "0.001"})
+    at_s = {one.id: one for one in simulate(iter(work), Pool(plant=plant, plan=plan)).requests}
+    assert at_s["long"].last_s > at_s["r39"].last_s, "it was put off"
+    assert at_s["alike"].scheduled_s <= at_s["r26"].scheduled_s, "that came later"

@@ -81,11 +81,9 @@ class BudgetController:
         """Seconds that any step costs; 0 where that is unknown."""
         return self.model.fixed_s
 
-    def price_s(self, seq: Sequence) -> float:
-        """Seconds of prefill that a sequence still adds to steps; 0 where that is unknown."""
-        if not self.model.is_ready:
-            return 0.0
-        return self.model.prefill_s(seq.num_pending, seq.num_tokens - seq.num_pending)
+    def price_s(self, seq: Sequence, num_pending: int) -> float:
+        """Seconds of prefill that a sequence's last `num_pending` tokens add to steps; 0 where that is unknown."""
+        return self.model.prefill_s(num_pending, seq.num_tokens - num_pending) if self.model.is_ready else 0.0
 
     def _scale_margin(self, change: float) -> None:
         self._margin = min(_MOST_MARGIN, max(1.0, self._margin * (1.0 + change)))

@@ -35,7 +35,7 @@ class PromptRules:
     rank: Rank
     counters: VirtualCounters | None
     gate: PeakGate | None
-    underway: PrefixesUnderway | None
+    prefix_wait: bool
     short_tokens: int
     own_short_tokens: int
     chunk_cap: int
@@ -74,6 +74,8 @@ class PromptPass:
         self._long_ids = {seq.id for seq in self._long}
         self._lead = self._allowed_lead(rules.counters)
         self._shares = KvShares.of(view)
+        on_time = [seq for seq in started if self._is_on_time(seq)]  # nobody waits for one put off
+        self._underway = PrefixesUnderway(on_time, view.ledger.block_size) if rules.prefix_wait else None
 
     def run(self) -> None:
         """Fill the budget."""
@@ -172,8 +174,8 @@ class PromptPass:
         self._grant(seq, num)
         if rules.gate is not None:
             rules.gate.add(seq)
-        if rules.underway is not None:
-            rules.underway.add(seq)
+        if self._underway is not None and self._is_on_time(seq):
+            self._underway.add(seq)
         if self._shares is not None:
             self._shares.admit(seq)
         return True
@@ -212,8 +214,7 @@ class PromptPass:
         return 1.0 + self._rules.context_price * (start + 0.5 * num)
 
     def _had_better_wait(self, seq: Sequence) -> bool:
-        underway = self._rules.underway
-        return underway is not None and underway.covers(seq, self._view.ledger.hit(seq).num_tokens)
+        return self._underway is not None and self._underway.covers(seq, self._view.ledger.hit(seq).num_tokens)
 
     def _may_pass(self, seq: Sequence) -> bool:
         """Whether a short prompt may go before the long ones of other tenants."""

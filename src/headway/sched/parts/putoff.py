@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from headway.core import Arrived, Event, Finished, Rejected, Sequence
@@ -23,6 +23,9 @@ NUM_AGES = 12
 """Put off for so many times `age_s` at most."""
 
 
+Pending = Callable[[Sequence], int]
+
+
 class Prices(Protocol):
     """What time costs."""
 
@@ -30,8 +33,8 @@ class Prices(Protocol):
     def fixed_s(self) -> float:
         """Seconds that any step costs; 0 where that is unknown."""
 
-    def price_s(self, seq: Sequence) -> float:
-        """Seconds that a sequence's prefill will add to steps; 0 where that is unknown."""
+    def price_s(self, seq: Sequence, num_pending: int) -> float:
+        """Seconds that the last tokens of a sequence's prefill will add to steps; 0 where that is unknown."""
 
 
 class PutOff:
@@ -63,28 +66,33 @@ class PutOff:
             case _:
                 pass
 
-    def choose(self, prompts: Collection[Sequence], prices: Prices, now_s: float) -> frozenset[str]:
-        """Ids of the requests that are put off in this step."""
+    def choose(
+        self, prompts: Collection[Sequence], prices: Prices, num_pending: Pending, now_s: float
+    ) -> frozenset[str]:
+        """Ids of the requests that are put off in this step; `num_pending` tells what the cache does not hold."""
         is_idle = self._credit < 1.0 and not self._chosen
         if not self._share or is_idle or len({seq.request.tenant for seq in prompts}) != 1:
             return frozenset()
+        lowest = max(map(_class_of, prompts))
         if self._credit >= 1.0:
-            self._choose_more([seq for seq in prompts if seq.request.id not in self._chosen], prices, now_s)
+            others = [seq for seq in prompts if seq.request.id not in self._chosen]
+            self._choose_more(others, lowest, prices, num_pending, now_s)
         if not self._chosen:
             return frozenset()
-        lowest = max(map(_class_of, prompts))
         return frozenset(
             seq.request.id
             for seq in prompts
             if seq.request.id in self._chosen and _class_of(seq) == lowest and self._may_wait(seq, now_s)
         )
 
-    def _choose_more(self, prompts: list[Sequence], prices: Prices, now_s: float) -> None:
-        costs = [prices.price_s(seq) for seq in prompts]
-        left_s, after_s = sum(costs), max(AFTER_S, AFTER_FIXED * prices.fixed_s)
-        if left_s <= after_s:
-            return
-        lowest = max(map(_class_of, prompts))
+    def _choose_more(
+        self, prompts: list[Sequence], lowest: tuple[int, int], prices: Prices, num_pending: Pending, now_s: float
+    ) -> None:
+        after_s = max(AFTER_S, AFTER_FIXED * prices.fixed_s)
+        if sum(prices.price_s(seq, seq.num_pending) for seq in prompts) <= after_s:
+            return  # whatever the cache holds of them: that is dearer to ask
+        costs = [prices.price_s(seq, num_pending(seq)) for seq in prompts]
+        left_s = sum(costs)
         queue = zip(costs, prompts, strict=True)
         for cost, seq in sorted(queue, key=lambda entry: (-entry[0], -entry[1].request.arrival_s)):
             if left_s <= after_s or self._credit < 1.0:

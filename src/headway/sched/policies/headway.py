@@ -11,7 +11,6 @@ from headway.sched.parts import (
     BudgetController,
     OutputLengths,
     PeakGate,
-    PrefixesUnderway,
     PromptPass,
     PromptRules,
     PutOff,
@@ -156,12 +155,12 @@ class Headway(Policy):
     def _rules(self, view: View, plan: StepPlan, prompts: list[Sequence], rank: Rank, room: int) -> PromptRules:
         params, num_blocks, limit = self._params, view.ledger.num_blocks, self._params.kv_cache_utilization_limit
         num_tokens = num_blocks * view.ledger.block_size * limit
-        is_gated = params.overflow and view.waiting
+        prices, is_gated = self._controller, params.overflow and view.waiting
         return PromptRules(
             rank=rank,
             counters=self.counters,
             gate=PeakGate(self.lengths, view.running, num_tokens, params.overflow) if is_gated else None,
-            underway=PrefixesUnderway(prompts, view.ledger.block_size) if params.prefix_wait else None,
+            prefix_wait=params.prefix_wait,
             short_tokens=params.short_prompt_tokens,
             own_short_tokens=params.own_short_prompt_tokens,
             chunk_cap=params.long_prefill_token_threshold,
@@ -169,8 +168,8 @@ class Headway(Policy):
             may_admit=not plan.preemptions and len(plan.swap_ins) == len(view.swapped),
             room=room,
             passing_room=0 if params.itl_target_ms else params.short_prompt_tokens,
-            context_price=self._controller.context_price,
-            put_off=self.put_off.choose([*prompts, *view.waiting], self._controller, view.now_s),
+            context_price=prices.context_price,
+            put_off=self.put_off.choose([*prompts, *view.waiting], prices, view.ledger.num_pending, view.now_s),
         )
 
     def _give_way(self, view: View, plan: StepPlan, rank: Rank) -> bool:

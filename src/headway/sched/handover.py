@@ -12,16 +12,17 @@ def missed(queues: Queues, now_s: float) -> Iterator[Event]:
     """Of every living request: its arrival, its admission, its tokens, and that it was sent back."""
     for family in queues.families.values():
         yield Arrived(family.request, family.request.arrival_s)
-        for seq in family.members:
-            if seq.place is not Place.GONE:
-                yield from _past(seq, now_s)
+        living = [seq for seq in family.members if seq.place is not Place.GONE]
+        for seq in living[:1]:  # a request is admitted once, whichever of its choices is left to say so
+            if seq.num_preemptions or seq.place is not Place.WAITING:
+                yield Admitted(seq.id, seq.request.id, seq.num_cached, is_first=True, at_s=now_s)
+        for seq in living:
+            yield from _past(seq, now_s)
 
 
 def _past(seq: Sequence, now_s: float) -> list[Event]:
     request_id = seq.request.id
     events: list[Event] = []
-    if seq.choice == 0 and (seq.num_preemptions or seq.place is not Place.WAITING):
-        events.append(Admitted(seq.id, request_id, seq.num_cached, is_first=True, at_s=now_s))
     for index, token_id in enumerate(seq.token_ids[seq.num_prompt :]):
         events.append(TokenEmitted(seq.id, request_id, seq.choice, index, token_id, now_s))
     if seq.place is Place.WAITING and seq.num_preemptions:

@@ -6,11 +6,22 @@ from functools import cache
 import pytest
 
 from headway.clock import VirtualClock
-from headway.core import Finished, FinishReason, Preempted, Rejected, Request, SamplingParams, TokenEmitted
+from headway.core import (
+    Admitted,
+    Finished,
+    FinishReason,
+    Place,
+    Preempted,
+    Rejected,
+    Request,
+    SamplingParams,
+    TokenEmitted,
+)
 from headway.engine import EngineCore
 from headway.executor.simulated import SimulatedExecutor
 from headway.kv import KVCache, make_prefix_cache
 from headway.sched import POLICIES, Scheduler, make_policy
+from headway.sched.handover import missed
 from tests.support.effort import sample
 
 LIMITS = {"max_num_seqs": 6, "max_num_batched_tokens": 64}
@@ -21,14 +32,23 @@ def a_policy(name, **settings):
     return make_policy(name, {key: str(value) for key, value in settings.items()}, LIMITS)
 
 
+def by_length(seq):
+    """The reason to end once a sequence has all its tokens."""
+    return FinishReason.LENGTH if seq.num_output >= seq.request.max_output else None
+
+
+def first_at_once(seq):
+    """The same, but the first choice of a request has one token only."""
+    return FinishReason.STOP if seq.choice == 0 else by_length(seq)
+
+
 class Engine:
     """A core in virtual time, and everything it ever said."""
 
-    def __init__(self, policy, num_blocks=NUM_BLOCKS):
+    def __init__(self, policy, num_blocks=NUM_BLOCKS, stop=by_length):
         self.clock = VirtualClock()
         kv = KVCache(num_blocks, BLOCK_SIZE, make_prefix_cache("hashed", BLOCK_SIZE))
         executor = SimulatedExecutor(num_blocks, BLOCK_SIZE, self.clock, lambda batch: 0.01, {})
-        stop = lambda seq: FinishReason.LENGTH if seq.num_output >= seq.request.max_output else None  # noqa: E731
         self.core = EngineCore(Scheduler(policy, kv, stop, name="first"), executor, self.clock)
         self.events = []
         self.core.listen(self.events.extend)
@@ -95,6 +115,18 @@ def test_choices_of_one_prompt_survive(after):
     tokens = engine.tokens()
     assert len(tokens) == 12
     assert all([index for index, _ in said] == list(range(len(said))) for said in tokens.values())
+
+
+def test_a_request_whose_first_choice_has_ended_was_admitted_all_the_same():
+    """Its tenant is charged for the prompt, once; one that nobody has begun yet was not admitted."""
+    engine = Engine(a_policy("headway", max_num_seqs=3), stop=first_at_once)
+    engine.submit(2, n=3)
+    for _ in range(3):
+        engine.core.step()
+    queues = engine.core.scheduler.queues
+    assert [seq.choice for seq in queues.families["r0"].members if seq.place is not Place.GONE] == [1, 2]
+    heard = [event for event in missed(queues, 0.0) if isinstance(event, Admitted)]
+    assert [(event.request_id, event.is_first) for event in heard] == [("r0", True)]
 
 
 def test_the_same_policy_with_other_parameters_keeps_its_place_and_its_knowledge():

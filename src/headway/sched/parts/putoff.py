@@ -38,12 +38,13 @@ class Prices(Protocol):
 
 
 class PutOff:
-    """The longest prompts of an overloaded queue, at most `share` of all requests and `FIRST_CREDIT` more.
+    """Whose prompts take longest of an overloaded queue, at most `share` of all requests and `FIRST_CREDIT` more.
 
-    In an overload somebody waits, whatever the order. Taking turns by arrival, everybody does; here it is the few
-    whose prompts are the most work, since each of them makes room for many others (as eager relegation in QoServe,
-    but by size, and for a bounded time). Each arrival earns `share` of a request to be put off. Nobody is put off
-    in favour of another tenant or of a lower class, nor who was promised a time.
+    In an overload somebody waits, whatever the order. Taking turns by arrival, everybody does; here it is the few of
+    whose prompts most is left to compute, beyond what the prefix cache holds, since each of them makes room for many
+    others (as eager relegation in QoServe, but by size, and for a bounded time). Each arrival earns `share` of a
+    request to be put off. Nobody is put off in favour of another tenant or of a lower class, nor who was promised a
+    time.
     """
 
     def __init__(self, share: float, age_s: float) -> None:

@@ -11,7 +11,7 @@ import typer
 from headway.cli import flags
 from headway.cli.guarding import with_guarding
 from headway.cli.recording import Recording
-from headway.cli.values import parse_origins, parse_settings
+from headway.cli.values import keys_for_clients, parse_origins, parse_settings
 from headway.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ ApiKeys = Annotated[
         help="A key that clients must send; repeatable. In the variable, several have spaces between them.",
         show_default="none needed",
         envvar="HEADWAY_API_KEY",
+        callback=keys_for_clients,
         metavar="KEY",
         rich_help_panel=_PANEL,
     ),
@@ -40,6 +41,7 @@ AdminKeys = Annotated[
         help="A key for /admin; repeatable, as the other.",
         show_default="without any keys, programs on this machine need none",
         envvar="HEADWAY_ADMIN_API_KEY",
+        callback=keys_for_clients,
         metavar="KEY",
         rich_help_panel=_PANEL,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 
@@ -37,8 +38,25 @@ def _unit(suffix: str) -> int | None:
     return int((1024 if is_binary else 1000) ** power)
 
 
+def keys_for_clients(ctx: typer.Context, param: typer.CallbackParam, keys: list[str] | None) -> list[str] | None:
+    """The keys of a repeatable flag, as they are. Raises `BadSetting` for a variable of white space alone.
+
+    Without a word in it there is no key, and the server would be open whose keys went wrong in some script.
+    """
+    source = ctx.get_parameter_source(str(param.name))
+    if not keys and source is not None and source.name == "ENVIRONMENT":  # by name: see `blame_file`
+        name = str(param.envvar)
+        size = len(os.environ[name])
+        raise BadSetting(
+            f"{name} is {size} characters of white space and no key; set it to a key, or unset it to need none"
+        )
+    return keys
+
+
 def one_key(text: str | None) -> str:
     """The key that a request shows, "" for none. `BadSetting` for several: a server's variable may hold those."""
+    if text and not text.strip():
+        raise BadSetting("--api-key, or its environment variable, is white space and no key; give one, or leave it out")
     if text and (any(letter.isspace() for letter in text) or "," in text):
         raise BadSetting("--api-key, or its environment variable, holds several keys; give the one to be shown")
     return text or ""

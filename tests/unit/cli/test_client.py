@@ -124,6 +124,14 @@ def test_a_variable_with_several_keys_does_not_say_which_to_show(headway, monkey
     assert "holds several keys; give the one to be shown" in err
 
 
+def test_a_key_of_spaces_alone_is_told_as_that(headway, monkeypatch):
+    """It is not several; sent, it would be refused as a wrong one."""
+    monkeypatch.setenv("HEADWAY_API_KEY", "  ")
+    status, _, err = headway("chat", "hi", "--url", "http://127.0.0.1:9")
+    assert status == 2
+    assert "is white space and no key; give one, or leave it out" in err
+
+
 def test_no_server(headway):
     """Nobody there: one line with the way out, status 1."""
     status, out, err = headway("chat", "hi", "--url", "http://127.0.0.1:9")

@@ -71,6 +71,31 @@ def test_several_keys_come_from_several_flags_or_words(monkeypatch):
     assert found == [("old", "new"), ("old", "new"), ("mine",)]
 
 
+@pytest.mark.parametrize("name", ["HEADWAY_API_KEY", "HEADWAY_ADMIN_API_KEY"])
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_variable_of_spaces_alone_opens_no_server(headway, monkeypatch, tmp_path, name, from_file):
+    """It holds no key, but somebody meant to close the server; nor may it take away the keys of a file."""
+    monkeypatch.setattr("headway.cli.serve._run", lambda *_: pytest.fail("the server was started"))
+    monkeypatch.setenv(name, "  \n")
+    path = tmp_path / "keys.toml"
+    path.write_text('api-key = ["mine"]\nadmin-api-key = ["other"]\n')
+    status, _, err = headway("serve", *(("--config", path) if from_file else ()))
+    assert status == 2
+    assert f"{name} is 3 characters of white space and no key; set it to a key, or unset it to need none\n" in err
+
+
+def test_an_empty_variable_is_one_that_is_not_set(monkeypatch, tmp_path):
+    """As compose files write a variable that nobody gave: the file's keys count, else none."""
+    found = []
+    monkeypatch.setattr("headway.cli.serve._run", lambda engine, server, *_: found.append(server.api_keys))
+    monkeypatch.setenv("HEADWAY_API_KEY", "")
+    path = tmp_path / "keys.toml"
+    path.write_text('api-key = ["mine"]\n')
+    assert main(["serve"]) == 0
+    assert main(["serve", "--config", str(path)]) == 0
+    assert found == [(), ("mine",)]
+
+
 def test_digits_may_be_grouped_alike_in_flags_settings_and_files(monkeypatch, tmp_path):
     """As TOML has it: 1_000 is 1,000 wherever a server is set up."""
     found = []

@@ -118,6 +118,39 @@ void check_many_rows(const TinyModel& tiny) {
     }
 }
 
+/// Many rows of which few are needed, in any order, or none: the last layer leaves the others out, and no bit differs
+/// of the needed ones or of what later steps read from the cache.
+void check_few_needed(const TinyModel& tiny) {
+    constexpr int kRows = 300, kFirst = 170, kOther = 5, kBlock = 16;
+    const int num_blocks = kRows / kBlock + 8;
+    const std::vector<int> table = falling_table(num_blocks - 1, kRows, kBlock), other = {0};
+    Model one(tiny.config, WeightFormat::kInt8, "auto", 1);
+    fill(one, tiny);
+    KvCache whole(tiny.config, KvDtype::kInt8, kBlock, num_blocks, 0);
+    poison_all(whole);
+    const std::vector<float> all = run_lanes(one, whole, {{0, kRows, table}, {0, kOther, other, 13}});
+    const std::vector<std::vector<int>> choices = {
+        {}, {0}, {kFirst - 1}, {kFirst + kOther - 1, 0}, {90, 3, 90, 91, 160}};
+    for (const int num_threads : {1, 3}) {
+        Model model(tiny.config, WeightFormat::kInt8, "auto", num_threads);
+        fill(model, tiny);
+        for (const std::vector<int>& needed : choices) {
+            KvCache cache(tiny.config, KvDtype::kInt8, kBlock, num_blocks, 0);
+            poison_all(cache);
+            std::vector<float> want;
+            for (const int row : needed) {
+                const int at = row < kFirst ? row : row - kFirst + kRows;
+                const std::vector<float> part = rows_of(all, model, at, at + 1);
+                want.insert(want.end(), part.begin(), part.end());
+            }
+            const std::vector<Lane> lanes = {{0, kFirst, table}, {0, kOther, other, 13}};
+            expect(same_bits(run_needed(model, cache, lanes, needed, 3), want), "needed rows among many");
+            const std::vector<float> rest = run_lanes(model, cache, {{kFirst, kRows - kFirst, table}});
+            expect(same_bits(rest, rows_of(all, model, kFirst, kRows)), "rows behind those that nobody needed");
+        }
+    }
+}
+
 /// Calls from several threads wait for each other.
 void check_callers(const TinyModel& tiny) {
     Model model(tiny.config, WeightFormat::kInt8, "auto", 2);
@@ -151,6 +184,8 @@ void check_bits() {
         }
     }
     check_many_rows(models[1]);
+    check_few_needed(models[1]);
+    check_few_needed(models.back());  // its first layer is its last
     check_callers(models[1]);
 }
 

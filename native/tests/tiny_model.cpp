@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "check.h"
@@ -103,8 +104,9 @@ std::int32_t token_at(const ModelConfig& config, int index) {
     return static_cast<std::int32_t>((at * 7 + at / 5) % config.vocab_size);
 }
 
-std::vector<float> run_lanes(Model& model, const KvCache& cache, const std::vector<Lane>& lanes, int num_wasted) {
-    std::vector<std::int32_t> ids, needed, bounds = {0}, contexts, tables;
+std::vector<float> run_needed(Model& model, const KvCache& cache, const std::vector<Lane>& lanes,
+                              const std::vector<int>& needed, int num_wasted) {
+    std::vector<std::int32_t> ids, bounds = {0}, contexts, tables;
     std::size_t width = 0;
     for (const Lane& lane : lanes) width = std::max(width, lane.table.size());
     for (const Lane& lane : lanes) {
@@ -114,7 +116,6 @@ std::vector<float> run_lanes(Model& model, const KvCache& cache, const std::vect
         tables.insert(tables.end(), lane.table.begin(), lane.table.end());
         tables.resize(width * contexts.size(), -1);
     }
-    for (std::int32_t row = 0; row < bounds.back(); ++row) needed.push_back(row);
     ids.resize(ids.size() + static_cast<std::size_t>(num_wasted), 0);
     const int num_needed = static_cast<int>(needed.size());
     const BatchArrays batch{.token_ids = ids.data(),
@@ -135,6 +136,14 @@ std::vector<float> run_lanes(Model& model, const KvCache& cache, const std::vect
         expect(best[row] == std::max_element(first, first + vocab) - first, "arg max is the first of the largest");
     }
     return logits;
+}
+
+std::vector<float> run_lanes(Model& model, const KvCache& cache, const std::vector<Lane>& lanes, int num_wasted) {
+    int num_rows = 0;
+    for (const Lane& lane : lanes) num_rows += lane.num_rows;
+    std::vector<int> all(static_cast<std::size_t>(num_rows));
+    std::iota(all.begin(), all.end(), 0);
+    return run_needed(model, cache, lanes, all, num_wasted);
 }
 
 }  // namespace headway::test

@@ -37,7 +37,11 @@ struct Lane {
     int text = 0;  // tokens are shifted by so many
 };
 
-/// One step of these lanes and of wasted rows behind them; logits of every lane's rows in order.
+/// One step of these lanes and of wasted rows behind them; logits of the needed rows, in the order asked for.
+std::vector<float> run_needed(Model& model, const KvCache& cache, const std::vector<Lane>& lanes,
+                              const std::vector<int>& needed, int num_wasted = 0);
+
+/// The same where every lane's rows are needed.
 std::vector<float> run_lanes(Model& model, const KvCache& cache, const std::vector<Lane>& lanes, int num_wasted = 0);
 
 }  // namespace headway::test

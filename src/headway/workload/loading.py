@@ -19,6 +19,7 @@ from headway.workload.origin import Path as FieldPath
 from headway.workload.spec import parse_workload
 from headway.workload.texts import is_json_list
 from headway.workload.workload import Workload
+from headway.workload.yaml_text import read_yaml
 
 KINDS = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 TRACES = {".csv", ".jsonl"}
@@ -80,30 +81,10 @@ def parse_text(text: str, kind: str, name: str) -> dict[str, object]:
     return content
 
 
-def _yaml(text: str) -> object:
-    """Plain YAML. What `<<` merges into a mapping may be said there again."""
-    pending, seen = [yaml.compose(text, Loader=yaml.SafeLoader)], set[int]()
-    while pending:
-        node = pending.pop()
-        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-            continue
-        seen.add(id(node))  # an alias may hold itself
-        if isinstance(node, yaml.SequenceNode):
-            pending += node.value
-            continue
-        keys: set[tuple[str, str]] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
-                raise yaml.MarkedYAMLError(problem=str(DoubledKey(key.value)), problem_mark=key.start_mark)
-            keys.add((key.tag, str(key.value)))
-            pending.append(value)
-    return yaml.safe_load(text)
-
-
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "json": functools.partial(json.loads, object_pairs_hook=keys_once),
-    "yaml": _yaml,
+    "yaml": read_yaml,
 }
 
 

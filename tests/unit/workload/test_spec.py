@@ -121,6 +121,7 @@ def test_mistakes_in_toml(tmp_path, text, message):
             "num_requests: 2\narrivals: 'poisson:rate=3'\nlengths:\n  prompt: 0\n  output: 3\n",
             "w.yaml, line 4: lengths.prompt is 0",
         ),
+        (".yaml", "num_requests: 2\nduration_s: 1:30\n", "w.yaml, line 2: duration_s is '1:30'; it must be a number"),
         (".yaml", "a: [\n", "w.yaml, line 2 is not YAML"),
         (".yaml", "- 1\n", "must be a table of fields, not list"),
         (".yaml", "num_requests: 2\nlines: &a [*a]\n", "w.yaml, line 2: lines is no field of a workload"),

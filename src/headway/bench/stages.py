@@ -23,6 +23,8 @@ from headway.kernels.native import product_peak, read_peak, stage_names
 
 MATRICES = ("qkv", "output", "gate_up", "down", "head")
 _LEAST_CHUNK = 16
+_MANY_ROWS = 64
+"""Steps of so many rows compute only needed ones behind the last layer's keys and values (`kRowChunk`)."""
 _KV_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 
 
@@ -58,6 +60,19 @@ class Yardsticks:
     weight_products: float
     float_products: float
     read_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a layer does: `rows` attend to `seen` tokens in all, `read` of them at least come from memory.
+
+    Its weights are read `passes` times.
+    """
+
+    rows: int
+    seen: int
+    read: int
+    passes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +126,17 @@ class StepProfiler:
         for request_id in ids:
             self._engine.core.abort(request_id)
         self._engine.core.flush_events()
-        sizes = _sizes(self._engine, num_seqs, num_seqs, seen=num_seqs * context, read=num_seqs * context)
+        work = _Work(rows=num_seqs, seen=num_seqs * context, read=num_seqs * context, passes=1)
+        sizes = _sizes(self._engine, work, last=work, sampled=num_seqs)
         return _profile(f"decode of {num_seqs} at context {context}", num_seqs, found, sizes)
 
     def prefill(self, num_tokens: int, repeats: int) -> Profile:
         """All steps of one prompt, with its first token."""
         found = [self._timed(lambda: self._run_prompt(num_tokens)) for _ in range(repeats)]
         budget = self._engine.config.max_num_batched_tokens
-        ends = [*range(budget, num_tokens, budget), num_tokens]
-        sizes = _sizes(self._engine, num_tokens, 1, seen=num_tokens * (num_tokens + 1) // 2, read=sum(ends))
-        for name in MATRICES[:-1]:
-            sizes[name] = (sizes[name][0], sizes[name][1] * len(ends))
+        chunks = [range(start, min(start + budget, num_tokens)) for start in range(0, num_tokens, budget)]
+        last = [chunk if len(chunk) < _MANY_ROWS else chunk[num_tokens - 1 - chunk.start :] for chunk in chunks]
+        sizes = _sizes(self._engine, _work_of(chunks), last=_work_of(last), sampled=1)
         return _profile(f"prefill of {num_tokens}", num_tokens, found, sizes)
 
     def _submit(self, num_prompt: int, num_output: int) -> str:
@@ -157,29 +172,44 @@ class StepProfiler:
         self._waiting -= {event.request_id for event in events if isinstance(event, TokenEmitted)}
 
 
-def _sizes(engine: Engine, rows: int, sampled: int, *, seen: int, read: int) -> dict[str, tuple[float, float]]:
-    """Products and bytes by stage, of one step with `rows` rows of which `sampled` need logits.
+def _work_of(chunks: list[range]) -> _Work:
+    """The positions of a prompt that its steps compute; no work is done for an empty chunk."""
+    some = [chunk for chunk in chunks if chunk]
+    return _Work(
+        rows=sum(map(len, some)),
+        seen=sum(position + 1 for chunk in some for position in chunk),
+        read=sum(chunk.stop for chunk in some),
+        passes=len(some),
+    )
 
-    Rows attend to `seen` tokens in all; the cache's keys and values of `read` tokens are read at least once.
+
+def _sizes(engine: Engine, work: _Work, *, last: _Work, sampled: int) -> dict[str, tuple[float, float]]:
+    """Products and bytes by stage; of the last layer's rows only `last` go on behind its keys and values.
+
+    `sampled` rows need logits.
     """
     model = engine.model
     width, query, kv = model.hidden_size, model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
-    layers = {
-        "qkv": width * (query + 2 * kv),
-        "output": width * query,
-        "gate_up": 2 * width * model.ffn_size,
-        "down": width * model.ffn_size,
-    }
     item = 1 if engine.compute.weights == "int8" else 4
-    sizes = {
-        name: (float(rows * size * model.num_layers), float(size * model.num_layers * item))
-        for name, size in layers.items()
-    }
+    others = model.num_layers - 1
+
+    def matrix(size: int, end: _Work) -> tuple[float, float]:
+        rows, passes = others * work.rows + end.rows, others * work.passes + end.passes
+        return float(size * rows), float(size * passes * item)
+
+    token_bytes = 2 * kv * _KV_BYTES[engine.compute.kv_dtype]
     head = model.vocab_size * width
-    sizes["head"] = (float(sampled * head), float(head * item))
-    token_bytes = 2 * kv * model.num_layers * _KV_BYTES[engine.compute.kv_dtype]
-    sizes["attend"] = (2.0 * query * model.num_layers * seen, float(read * token_bytes))
-    return sizes
+    return {
+        "qkv": matrix(width * (query + 2 * kv), work),
+        "attend": (
+            2.0 * query * (others * work.seen + last.seen),
+            float(token_bytes * (others * work.read + last.read)),
+        ),
+        "output": matrix(width * query, last),
+        "gate_up": matrix(2 * width * model.ffn_size, last),
+        "down": matrix(width * model.ffn_size, last),
+        "head": (float(sampled * head), float(head * item)),
+    }
 
 
 def _profile(work: str, num_tokens: int, found: list[_Timed], sizes: dict[str, tuple[float, float]]) -> Profile:

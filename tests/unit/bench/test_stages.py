@@ -19,11 +19,24 @@ def tiny_path(tmp_path_factory):
     return path
 
 
+def build(tiny_path, step_tokens):
+    return build_engine(
+        EngineConfig(
+            model=str(tiny_path), prefix_cache="none", num_blocks=64, max_num_batched_tokens=step_tokens, threads=2
+        )
+    )
+
+
 @pytest.fixture
 def engine(tiny_path):
-    built = build_engine(
-        EngineConfig(model=str(tiny_path), prefix_cache="none", num_blocks=64, max_num_batched_tokens=16, threads=2)
-    )
+    built = build(tiny_path, 16)
+    yield built
+    built.core.executor.close()
+
+
+@pytest.fixture
+def engine_of_64(tiny_path):
+    built = build(tiny_path, 64)
     yield built
     built.core.executor.close()
 
@@ -52,6 +65,26 @@ def test_products_and_bytes_are_those_of_the_model(engine):
     assert (stages["down"].products, stages["down"].num_bytes) == (40 * down, 3 * down)  # 16 + 16 + 8 tokens
     assert stages["head"].products == model.vocab_size * model.hidden_size
     assert stages["attend"].products == 2 * model.num_heads * model.head_dim * model.num_layers * (40 * 41 // 2)
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "last_rows", "last_seen", "passes"),
+    [(100, 36, sum(range(65, 101)), 1), (140, 12, sum(range(129, 141)), 1), (128, 1, 128, 1), (63, 63, 63 * 32, 1)],
+)
+def test_rows_that_the_last_layer_leaves_out_count_for_nothing(engine_of_64, num_tokens, last_rows, last_seen, passes):
+    """A step of many rows takes only the prompt's last one through what is behind the last layer's keys and values."""
+    from headway.bench.stages import StepProfiler
+
+    model = engine_of_64.model
+    stages = {stage.name: stage for stage in StepProfiler(engine_of_64).prefill(num_tokens, 1).stages}
+    num_steps, others = -(-num_tokens // 64), model.num_layers - 1
+    down, query = model.hidden_size * model.ffn_size, model.num_heads * model.head_dim
+    assert stages["down"].products == down * (others * num_tokens + last_rows)
+    assert stages["down"].num_bytes == down * (others * num_steps + passes)
+    qkv = model.hidden_size * (query + 2 * model.num_kv_heads * model.head_dim)
+    assert stages["qkv"].products == qkv * model.num_layers * num_tokens
+    seen = num_tokens * (num_tokens + 1) // 2
+    assert stages["attend"].products == 2 * query * (others * seen + last_seen)
 
 
 def test_a_step_that_nobody_times_leaves_the_sums_alone(engine):

@@ -12,6 +12,7 @@ namespace {
 constexpr int kTokens = 90, kOthers = 41;
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    if (a.empty() || b.empty()) return a.empty() && b.empty();  // memcmp takes no null pointers
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from headway.cli.output import notices
+from headway.core import unreadable
 from headway.errors import BadSetting
 
 _NOT_KEYS = frozenset({"config", "set", "settings"})
@@ -107,7 +108,7 @@ def _read(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
         raise BadSetting(f"{path} is not TOML: {error}") from None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.core import SamplingParams, json_value
+from headway.core import SamplingParams, json_value, unreadable
 from headway.errors import BadSetting, InvalidRequest
 
 Json = Mapping[str, Any]
@@ -40,7 +40,7 @@ def read_tasks(path: Path, params: SamplingParams) -> list[Task]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise BadSetting(f"cannot read {path}: {error.strerror}") from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
         raise BadSetting(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
     tasks: list[Task] = []

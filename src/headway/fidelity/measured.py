@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from headway.core import json_value
+from headway.core import json_value, unreadable
 from headway.errors import BadSetting
 from headway.sim.tables import read_rows
 from headway.workload import WorkItem
@@ -165,7 +165,7 @@ def _meta(path: Path) -> Mapping[str, object]:
     try:
         content = json_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
     if not isinstance(content, dict):
         raise BadSetting(f"{path} must be a JSON object, not {type(content).__name__}")
     return content

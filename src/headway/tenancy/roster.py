@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from headway.core import unreadable
 from headway.errors import BadSetting
 from headway.tenancy.table import Table
 from headway.tenancy.tenant import Key, KvShare, Limits, ServiceClass, Tenant
@@ -31,7 +32,7 @@ class Roster:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+            raise unreadable(path, error) from None
         return cls.parse(text, str(path))
 
     @classmethod

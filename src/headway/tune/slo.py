@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.core import unreadable
 from headway.errors import BadSetting
 from headway.report import Outcome, RequestRecord, RunRecord, summarize
 from headway.workload.loading import KINDS, parse_text
@@ -63,7 +64,7 @@ def read_slo(path: Path) -> SloTable:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise unreadable(path, error) from None
     try:
         content = parse_text(text, KINDS[path.suffix], str(path)) if path.suffix in KINDS else _plain(text)
         return _table(content.get("slo", content))

@@ -56,6 +56,11 @@ def test_a_file_that_is_there_says_what_is_wrong(folder):
         ("bench", "compare", "{}.json", "{}.json"),
         ("replay", "{}.jsonl"),
         ("tape", "--policy", "vllm", "{}.json"),
+        ("generate", "--input", "{}.jsonl"),
+        ("serve", "--config", "{}.toml"),
+        ("serve", "--tenants", "{}.toml"),
+        ("tenants", "check", "{}.toml"),
+        ("tune", "load.yaml", "--slo", "{}.toml"),
     ],
 )
 def test_every_command_says_so_in_a_line(folder, capsys, monkeypatch, command):

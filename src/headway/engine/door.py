@@ -103,9 +103,10 @@ class Door:
     def _max_output(self, num_prompt: int, params: SamplingParams, share: int) -> int:
         wanted = params.max_tokens
         if share < num_prompt + max(1, wanted or 1) <= self.limits.max_model_len:
+            each = f" for each of {params.n} choices" if params.n > 1 else ""
             raise InvalidRequest(
-                f"prompt and output need {num_prompt + max(1, wanted or 1)} tokens of cache for each of {params.n} "
-                f"choices, but this tenant's share (kv_most) holds {share}",
+                f"prompt and output need {num_prompt + max(1, wanted or 1)} tokens of cache{each}, "
+                f"but this tenant's share (kv_most) holds {share}",
                 param="max_tokens" if num_prompt < share else "prompt",
             )
         limit = min(self.limits.max_model_len, max(share, num_prompt + 1))

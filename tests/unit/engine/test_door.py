@@ -32,6 +32,14 @@ def test_both_numbers_are_named(engine):
     assert caught.value.param == "prompt"
 
 
+@pytest.mark.parametrize(("n", "each"), [(1, ""), (2, " for each of 2 choices")])
+def test_a_tenants_share_may_be_too_small(engine, n, each):
+    """What the request needs, of how many choices if there are several, and what the tenant may hold."""
+    share = 32 * n // engine.limits.block_size / engine.limits.num_blocks
+    with pytest.raises(InvalidRequest, match=rf"need 50 tokens of cache{each}, but this tenant's share .* holds 32"):
+        engine.door.request("r", [5] * 40, SamplingParams(max_tokens=10, n=n), 0.0, Extras(kv_most=share))
+
+
 def test_exact_fit_passes(engine):
     """Prompt plus output may fill the context to the last token."""
     assert knock(engine, [5] * 44, max_tokens=20).max_total == 64

@@ -13,6 +13,9 @@ from headway.cli.output import print_json, results
 
 DIFFERS = 1
 _MOST_SHOWN = 10
+_NOT_THERE = (
+    "What was changed while the server ran (`headway admin set`) is not in the file; steps behind a change may differ."
+)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="What `serve --record-steps` wrote.", show_default=False)]
 
@@ -32,6 +35,8 @@ def replay(file: File, *, as_json: Json = False) -> int:
     for one in found.differences[:_MOST_SHOWN]:
         line = f"step {one.step}, {one.field}: recorded {one.recorded}, replayed {one.replayed}"
         say.print(line, markup=False, soft_wrap=True)
+    if found.differences:
+        say.print(_NOT_THERE, markup=False, soft_wrap=True)
     if found.note:
         say.print(found.note, markup=False, soft_wrap=True)
     return DIFFERS if found.differences else 0

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from headway.cli.main import main
 from headway.errors import BadSetting
 from headway.obs.decision_log import DecisionLog
 from headway.obs.rotating import RotatingFile
@@ -96,6 +97,17 @@ def test_another_policy_decides_otherwise(tmp_path):
     record(path, "vllm")
     path.write_text(path.read_text().replace('"policy":"vllm"', '"policy":"static"', 1))
     assert replay(path).differences
+
+
+def test_the_command_says_what_a_log_does_not_hold(tmp_path, capsys):
+    """Where steps differ, that changes made by an administrator are not in the file; else nothing of it."""
+    path = tmp_path / "log"
+    record(path, "vllm")
+    assert main(["replay", str(path)]) == 0
+    assert capsys.readouterr().out.endswith("all the same\n")
+    path.write_text(path.read_text().replace('"policy":"vllm"', '"policy":"static"', 1))
+    assert main(["replay", str(path)]) == 1
+    assert "`headway admin set`" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_log_with_a_gap_is_followed_up_to_it(tmp_path):

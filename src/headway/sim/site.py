@@ -68,7 +68,8 @@ class Site:
             if blocks < 1:
                 raise BadSetting(
                     f"{self.model.name} takes {self.model.weights_size / 1e9:.0f} GB; {self.parallel.num_devices} × "
-                    f"{self.hardware.name} leave no room for KV: use more devices (tensor or pipeline parallel)"
+                    f"{self.hardware.name} leave no room for KV: take a smaller model, or more devices (tensor or "
+                    "pipeline parallel)"
                 )
         block_size = self.model.token_kv_size * self.block_size
         return Plant(

@@ -96,7 +96,9 @@ def test_tensor_parallel_splits_the_work_and_pays_for_the_link():
 def test_memory_holds_what_weights_leave():
     """An A100-80 at 0.9 holds about 430,000 tokens of Llama-3-8B; a 70B model does not fit one at all."""
     assert 400_000 < 16 * kv_blocks(LLAMA, A100, Parallel()) < 460_000
-    with pytest.raises(BadSetting, match=r"Llama-3-70B takes 141 GB; 1 × A100-80 leave no room for KV: take a smaller model"):
+    with pytest.raises(
+        BadSetting, match=r"Llama-3-70B takes 141 GB; 1 × A100-80 leave no room for KV: take a smaller model"
+    ):
         Site(model=model_card("Llama-3-70B"), hardware=A100).plant()
     assert Site(model=model_card("Llama-3-70B"), hardware=A100, parallel=Parallel(tensor=4)).plant().num_blocks > 1000
 

@@ -1,6 +1,7 @@
 """Blocks, places and entries that somebody forgot to give back, after any ending in any state."""
 
 import asyncio
+import gc
 from itertools import product
 
 import pytest
@@ -103,6 +104,19 @@ def test_every_exit_from_every_state(state, how, prefix_cache):
     trial.finish()
     if how == "abort":
         assert trial.endings["x"].reason is FinishReason.ABORT
+
+
+def test_a_prompt_that_waits_leaves_nothing_with_the_prefix_cache():
+    """PUBLIC_ISSUES 1.7: what it keeps of those whom it was asked about, goes when they end or are aborted."""
+    trial = Trial(num_blocks=30, prefix_cache="hashed", max_num_batched_tokens=16)
+    for name in ("first", "second", "third"):
+        trial.submit(name, [*own_ids("first", 30), *own_ids(name, 5)], 40)
+    trial.step(4)
+    assert trial.core.scheduler.kv.prefix._chains
+    trial.abort("third")
+    trial.finish()
+    gc.collect()
+    assert not trial.core.scheduler.kv.prefix._chains
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -13,15 +13,15 @@ some_tokens = st.lists(st.integers(0, 2), max_size=11)
 
 
 class Owner:
-    """A sequence that uses blocks: its tokens, its table, how far it is inserted."""
+    """A sequence: its tokens, its table once it uses blocks, how far it is inserted."""
 
-    def __init__(self, tokens, salt, block_ids):
-        self.tokens, self.salt, self.block_ids = tokens, salt, list(block_ids)
-        self.trail = Trail(len(block_ids))
+    def __init__(self, tokens, salt):
+        self.tokens, self.salt, self.block_ids = list(tokens), salt, []
+        self.trail = Trail()
 
 
 class PrefixMachine(RuleBasedStateMachine):
-    """Owners come with a hit, insert block by block, and go; idle blocks are evicted.
+    """Owners wait, come with a hit, insert block by block, grow, and go; idle blocks are evicted.
 
     The model is `paths`: for each cached block its salt and all tokens up to its end. `stamps` says when an idle
     block was last used, in the tree also by being looked up.
@@ -33,6 +33,7 @@ class PrefixMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.cache = self.make()
+        self.waiting = []
         self.owners = []
         self.paths = {}
         self.stamps = {}
@@ -59,9 +60,9 @@ class PrefixMachine(RuleBasedStateMachine):
             self.stamps[block] = self.now
             self.now += 1
 
-    def look_up(self, tokens, salt):
-        """A hit is what brute force finds."""
-        hit = self.cache.match(tokens, salt)
+    def look_up(self, tokens, salt, owner=None):
+        """A hit is what brute force finds, whatever was kept of an owner."""
+        hit = self.cache.match(tokens, salt, owner)
         assert list(hit.block_ids) == self.brute_force(tokens, salt)
         assert hit.num_tokens == SIZE * len(hit.block_ids)
         if isinstance(self.cache, RadixPrefixCache):
@@ -69,14 +70,37 @@ class PrefixMachine(RuleBasedStateMachine):
         return hit
 
     @rule(tokens=some_tokens, salt=st.sampled_from(SALTS))
-    def come(self, tokens, salt):
+    def wait(self, tokens, salt):
+        """Somebody new, who has not been asked about yet."""
+        self.waiting.append(Owner(tokens, salt))
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def ask(self, data):
+        """What the cache holds of somebody who waits is found every time, as much as there is by then."""
+        owner = data.draw(st.sampled_from(self.waiting))
+        stop = data.draw(st.integers(max(0, len(owner.tokens) - 1), len(owner.tokens)))
+        assert self.look_up(owner.tokens[:stop], owner.salt, owner) == self.look_up(owner.tokens[:stop], owner.salt)
+
+    @precondition(lambda self: self.waiting + self.owners)
+    @rule(data=st.data(), tokens=some_tokens)
+    def grow(self, data, tokens):
+        """Its output comes, before or between its waits."""
+        data.draw(st.sampled_from(self.waiting + self.owners)).tokens += tokens
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def come(self, data):
         """The idle blocks of a hit become used."""
-        hit = self.look_up(tokens, salt)
+        owner = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(owner)
+        hit = self.look_up(owner.tokens, owner.salt, owner)
         fresh = [block for block in hit.block_ids if not self.refs(block)]
         self.cache.use(fresh)
         for block in fresh:
             del self.stamps[block]
-        self.owners.append(Owner(tokens, salt, hit.block_ids))
+        owner.block_ids, owner.trail = list(hit.block_ids), Trail(len(hit.block_ids))
+        self.owners.append(owner)
 
     @precondition(lambda self: self.owners)
     @rule(data=st.data(), keep_trail=st.booleans())
@@ -92,7 +116,7 @@ class PrefixMachine(RuleBasedStateMachine):
         given = [*owner.block_ids, *added]
         canonical = self.cache.insert(owner.tokens, given, owner.salt, owner.trail)
         expected = list(given)
-        for position, block in enumerate(given):
+        for position, block in enumerate(given[first:], start=first):
             path = owner.salt, tuple(owner.tokens[: SIZE * (position + 1)])
             there = next((other for other, known in self.paths.items() if known == path), None)
             if there is None:
@@ -108,11 +132,12 @@ class PrefixMachine(RuleBasedStateMachine):
         owner.block_ids = expected
 
     @precondition(lambda self: self.owners)
-    @rule(data=st.data())
-    def go(self, data):
-        """A leaving owner idles, tail first, what it alone used."""
+    @rule(data=st.data(), returns=st.booleans())
+    def go(self, data, returns):
+        """A leaving owner idles, tail first, what it alone used. One that was preempted waits again."""
         owner = data.draw(st.sampled_from(self.owners))
         self.owners.remove(owner)
+        self.waiting += [owner] * returns
         loose = [block for block in reversed(owner.block_ids) if block in self.paths and not self.refs(block)]
         self.cache.idle(loose)
         self.stamp(loose[::-1])

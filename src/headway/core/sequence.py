@@ -18,7 +18,7 @@ class Place(Enum):
     GONE = "gone"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)  # what is known of it elsewhere goes when it goes
 class Sequence:
     """Counters and tokens of one choice. There is no phase: prefill and decode are derived.
 

@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 from hashlib import blake2b
 from itertools import islice
 from struct import Struct
+from weakref import WeakKeyDictionary
 
 from headway.kv.prefix import Hit, Trail
 
@@ -26,6 +27,7 @@ class HashedPrefixCache:
         self._blocks: dict[bytes, int] = {}
         self._digests: dict[int, bytes] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
+        self._chains: WeakKeyDictionary[object, list[bytes]] = WeakKeyDictionary()  # by owner of the tokens
 
     @property
     def num_idle(self) -> int:
@@ -36,14 +38,15 @@ class HashedPrefixCache:
         """Those that have a digest."""
         return self._digests
 
-    def match(self, tokens: Sequence[int], salt: str) -> Hit:
-        """Follow the chain until a digest is unknown."""
-        size = self._block_size
-        digest = _root(salt)
+    def match(self, tokens: Sequence[int], salt: str, owner: object | None = None) -> Hit:
+        """Follow the chain until a digest is unknown. An owner's digests are kept: only look-ups cost again."""
+        size, blocks = self._block_size, self._blocks
+        chain: list[bytes] = [] if owner is None else self._chains.setdefault(owner, [])
         found = []
-        for first in range(0, len(tokens) - size + 1, size):
-            digest = self._link(digest, tokens[first : first + size])
-            block = self._blocks.get(digest)
+        for at in range(len(tokens) // size):
+            if at == len(chain):
+                chain.append(self._link(chain[-1] if chain else _root(salt), tokens[at * size : (at + 1) * size]))
+            block = blocks.get(chain[at])
             if block is None:
                 break
             found.append(block)

@@ -82,12 +82,14 @@ class Holdings:
         """Blocks that hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
-    def match(self, tokens: Sequence[int], salt: str) -> Hit:
+    def match(self, tokens: Sequence[int], salt: str, owner: object | None = None) -> Hit:
         """What the prefix cache holds of these tokens but for the last, which is always left to compute.
 
-        Good until blocks are next taken: admit it before that, or match again.
+        Good until blocks are next taken: admit it before that, or match again, cheaply with the `owner` of the tokens.
         """
-        return self.prefix.match(tokens[:-1], salt)
+        if len(tokens) % self.block_size == 0:  # else the last is in no whole block: spare the copy
+            tokens = tokens[:-1]
+        return self.prefix.match(tokens, salt, owner)
 
     def holds(self, seq_id: str) -> bool:
         """Whether the sequence has a table here, or blocks in the host tier."""

@@ -101,7 +101,7 @@ class Ledger:
         if hit is None:
             request = seq.request
             wants_rows = request.params.prompt_logprobs is not None
-            hit = Hit.EMPTY if wants_rows else self._kv.match(seq.token_ids, request.cache_salt)
+            hit = Hit.EMPTY if wants_rows else self._kv.match(seq.token_ids, request.cache_salt, seq)
             self._hits[seq.id] = hit
         return hit
 

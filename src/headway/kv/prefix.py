@@ -58,8 +58,12 @@ class PrefixCache(Protocol):
         """Every block that a hit could contain. Live: read it, never write."""
         ...
 
-    def match(self, tokens: Sequence[int], salt: str) -> Hit:
-        """The longest run of cached whole blocks that `tokens` starts with. Changes at most who is evicted first."""
+    def match(self, tokens: Sequence[int], salt: str, owner: object | None = None) -> Hit:
+        """The longest run of cached whole blocks that `tokens` starts with. Changes at most who is evicted first.
+
+        `owner` is whoever asks again and again: its tokens only grow, its salt stays. What is worked out of them
+        may be kept until it is gone.
+        """
         ...
 
     def num_known(self, tokens: Sequence[int], salt: str) -> int:
@@ -117,9 +121,9 @@ class NoPrefixCache:
         """None."""
         return ()
 
-    def match(self, tokens: Sequence[int], salt: str) -> Hit:
+    def match(self, tokens: Sequence[int], salt: str, owner: object | None = None) -> Hit:
         """Finds nothing."""
-        del tokens, salt
+        del tokens, salt, owner
         return Hit.EMPTY
 
     def num_known(self, tokens: Sequence[int], salt: str) -> int:

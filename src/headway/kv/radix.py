@@ -63,8 +63,9 @@ class RadixPrefixCache:
         """Those that lie in a tree."""
         return self._nodes
 
-    def match(self, tokens: Sequence[int], salt: str) -> Hit:
+    def match(self, tokens: Sequence[int], salt: str, owner: object | None = None) -> Hit:
         """Walk down as far as the tokens go the same way; the way becomes recent, and a node of its own."""
+        del owner  # a walk works nothing out that could be kept
         if (root := self._roots.get(salt)) is None:
             return Hit.EMPTY
         node, found = self._walk(root, tokens, 0, len(tokens) // self._block_size)

@@ -1,7 +1,10 @@
 """HashedPrefixCache: what is its own, beside the laws in test_prefix.py."""
 
+import gc
+
 import pytest
 
+from headway.core import Request, Sequence
 from headway.kv import HashedPrefixCache, Hit
 from headway.kv.prefix import Trail
 
@@ -47,6 +50,60 @@ def test_equal_blocks_in_other_places_differ():
     cache.insert([1, 2, 1, 2], [0, 1], "")
     assert cache.match([1, 2, 1, 2], "").block_ids == (0, 1)
     assert cache.match([1, 2, 1, 2, 1, 2], "").block_ids == (0, 1)
+
+
+class Hashing(HashedPrefixCache):
+    """Counts the blocks that it hashes."""
+
+    num_hashed = 0
+
+    def _link(self, parent, tokens):
+        self.num_hashed += 1
+        return super()._link(parent, tokens)
+
+
+def sequence(tokens, salt=""):
+    return Sequence(Request(id="same", prompt_ids=tuple(tokens), max_output=9, cache_salt=salt))
+
+
+def test_no_block_of_an_owner_is_hashed_twice():
+    """Neither one that was found nor the first that was not, though more is cached and more tokens come by then."""
+    cache, seq = Hashing(SIZE), sequence(TOKENS)
+    costs = []
+    for num_blocks in (1, 1, 2, 3, 3):
+        cache.insert(TOKENS, list(range(num_blocks)), "")
+        cache.num_hashed = 0
+        assert cache.match(seq.token_ids, "", seq).num_tokens == num_blocks * SIZE
+        costs.append(cache.num_hashed)
+    assert costs == [2, 0, 1, 0, 0]
+    seq.token_ids += [7, 8, 9]
+    cache.insert(seq.token_ids, [0, 1, 2, 3], "")
+    cache.num_hashed = 0
+    assert cache.match(seq.token_ids, "", seq) == Hit(8, (0, 1, 2, 3))
+    assert cache.num_hashed == 1
+
+
+def test_what_is_kept_of_an_owner_covers_no_more_than_is_asked_about():
+    """The last token is left out where it completes a block, found before or not."""
+    cache, seq = HashedPrefixCache(SIZE), sequence(TOKENS)
+    cache.insert(TOKENS, [0, 1, 2], "")
+    assert cache.match(TOKENS, "", seq).num_tokens == 6
+    assert cache.match(TOKENS[:5], "", seq).num_tokens == 4
+    assert cache.match(TOKENS[:1], "", seq) is Hit.EMPTY
+
+
+def test_what_is_kept_of_an_owner_goes_when_it_goes():
+    """A request that ended leaves nothing behind, and another under its id is not taken for it."""
+    cache, seq = HashedPrefixCache(SIZE), sequence(TOKENS)
+    cache.insert(TOKENS, [0, 1, 2], "")
+    other, salted = sequence([1, 2, 4, 4]), sequence(TOKENS, "salt")
+    assert cache.match(seq.token_ids, "", seq).num_tokens == 6
+    assert cache.match(other.token_ids, "", other).num_tokens == 2
+    assert cache.match(salted.token_ids, "salt", salted) is Hit.EMPTY
+    assert len(cache._chains) == 3
+    del seq, other, salted
+    gc.collect()
+    assert not cache._chains
 
 
 @pytest.mark.parametrize(

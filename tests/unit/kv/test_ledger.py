@@ -207,9 +207,9 @@ def test_a_hit_is_looked_up_once_per_pass():
     class Counting(HashedPrefixCache):
         num_matches = 0
 
-        def match(self, tokens, salt):
+        def match(self, tokens, salt, owner=None):
             self.num_matches += 1
-            return super().match(tokens, salt)
+            return super().match(tokens, salt, owner)
 
     kv = make(prefix=Counting)
     ledger, a = Ledger(kv), sequence("a", 9)

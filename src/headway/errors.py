@@ -79,7 +79,7 @@ class BadSetting(HeadwayError):
 
 
 class PolicyFault(HeadwayError):
-    """A policy's plan breaks the limits it declares, or it raised. The step is stopped before anything happens."""
+    """A policy's plan breaks the limits it declares, or it raised. A check stops the step before anything happens."""
 
     def __init__(self, policy: str, what: str, *, did: str = "made an invalid plan") -> None:
         super().__init__(f"policy {policy!r} {did}: {what}")

@@ -120,21 +120,21 @@ class Scheduler:
     def schedule(self, now_s: float) -> Batch | None:
         """Plan one step and carry the plan out; None when it computes nothing.
 
-        Raises `PolicyFault`, before anything happened, when the plan breaks the policy's limits or a user's one raises.
+        Raises `PolicyFault` when a plan breaks the limits (before anything happened) or a user's policy is at fault.
         """
         queues = self.queues
         self._record = record = StepRecord(self._step, now_s)
         self._step += 1
-        ledger = Ledger(self.kv)
         waiting, held = let_pass(queues, self.hold_back, now_s)
-        view = View(now_s, record.step, waiting, queues.running, queues.swapped, queues.ended, ledger)
+        view = View(now_s, record.step, waiting, queues.running, queues.swapped, queues.ended, Ledger(self.kv))
         plan = plan_of(self.policy, view, self._name)
         with naming(self.policy, self._name, f"made a plan that cannot be read in step {record.step}"):
             check_plan(plan, view, self._limits, self._name)
         plan.held |= held
         if plan.rejected:
             self._reject(plan, now_s)
-        batch = self._stepper.carry_out(plan, ledger, record, self._events)
+        with naming(self.policy, self._name, f"made a plan that cannot be carried out in step {record.step}"):
+            batch = self._stepper.carry_out(plan, view.ledger, record, self._events)
         limit = binding_limit(plan, self._limits, queues, self.kv) if queues.waiting else None
         if plan.notes or limit is not None or plan.held or plan.predicted_s is not None:
             record.said = Said(plan.notes, limit, plan.held, plan.predicted_s)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, make_dataclass
 
 import pytest
 
-from headway.core import SamplingParams, StepPlan, TokenEmitted
+from headway.core import Preemption, PreemptMethod, SamplingParams, StepPlan, TokenEmitted
 from headway.engine import AsyncLLM
 from headway.errors import BadSetting, ExecutorFault, PolicyFault
 from headway.kv import KVCache, make_prefix_cache
@@ -131,6 +131,18 @@ def test_a_plan_of_odd_things_is_refused_before_anything_happens(spoil, said):
 
     with pytest.raises(PolicyFault, match=said):
         _run(_breaking("plan", spoilt))
+
+
+def test_a_plan_that_no_check_foresaw_names_the_policy_too():
+    """As one that swaps out without room for that: whoever wrote it is told, and not that we were wrong."""
+
+    def torn(self, view):
+        plan = Sarathi.plan(self, view)
+        plan.preemptions += [Preemption(seq, PreemptMethod.SWAP) for seq in view.running]
+        return plan
+
+    with pytest.raises(PolicyFault, match=r"Odd' made a plan that cannot be carried out in step 1: KeyError: 'A'"):
+        _run(_breaking("plan", torn))
 
 
 @dataclass(frozen=True)

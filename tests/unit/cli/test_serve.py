@@ -135,7 +135,7 @@ def test_from_start_to_sigterm(tiny_gguf, nursery, how, capsys):
         process = nursery.start("headway.cli.main:main", *words)
     else:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen([sys.executable, "-m", "headway.cli.main", *words], **pipes)
+        process = subprocess.Popen([sys.executable, "-m", "headway", *words], **pipes)
     try:
         summary = []
         while not summary or not summary[-1].startswith("serving:"):

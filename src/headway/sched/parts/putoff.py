@@ -10,7 +10,7 @@ from headway.core import Arrived, Event, Finished, Rejected, Sequence
 AFTER_S = 3.0
 """Seconds of prefill in the queue from which on somebody is put off, on a fast machine."""
 
-AFTER_FIXED = 550.0
+AFTER_FIXED = 400.0
 """The same on any machine, in fixed costs of a step: a queue that is long for one is short for a slower one."""
 
 FIRST_CREDIT = 2.0

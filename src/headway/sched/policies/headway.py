@@ -39,7 +39,7 @@ class HeadwayParams:
     long_prefill_token_threshold: int = param(0, "most tokens of one prompt in a step; 0 = no cap")
     kv_cache_utilization_limit: float = param(1.0, "share of the blocks that admission may plan to fill")
     itl_target_ms: float = param(0.0, "P99 inter-token latency to keep; 0 = smallest steps at full throughput")
-    efficiency: float = param(0.967, "without a target, a step's share that is not its fixed cost; 1 = part off")
+    efficiency: float = param(0.96, "without a target, a step's share that is not its fixed cost; 1 = part off")
     shared_efficiency: float = param(0.8, "the same once several tenants have come: shorter steps, less in their way")
     overflow: float = param(0.05, "accepted probability that admitted sequences outgrow the memory; 0 = part off")
     fair: bool = param(True, "serve the tenant with the least weighted tokens first")

@@ -46,7 +46,10 @@ def keys_for_clients(ctx: typer.Context, param: typer.CallbackParam, keys: list[
     source = ctx.get_parameter_source(str(param.name))
     if not keys and source is not None and source.name == "ENVIRONMENT":  # by name: see `blame_file`
         name = str(param.envvar)
-        raise BadSetting(f"{name} is {os.environ[name]!r}, no key; set it to a key, or unset it to need none")
+        size = len(os.environ[name])
+        raise BadSetting(
+            f"{name} is {size} characters of white space and no key; set it to a key, or unset it to need none"
+        )
     return keys
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from headway.cli import interruptible
 from headway.cli.output import notices
+from headway.interruptible import run_interruptible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,8 +41,8 @@ class Screen:
             self._live.stop()
 
     def run(self, work: Coroutine[Any, Any, Found]) -> Found:
-        """Do the work that is shown here, until it ends or is interrupted (`interruptible.run`)."""
-        return interruptible.run(work)
+        """Do the work that is shown here, until it ends or is interrupted (`run_interruptible`)."""
+        return run_interruptible(work)
 
     def show(self, heading: str, progress: Progress) -> None:
         """Draw the state of a run."""

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.own_server import own_server
+from headway.interruptible import run_interruptible
 
 if TYPE_CHECKING:
     import httpx
@@ -28,7 +29,7 @@ def serve_decode(given: dict[str, Any], num_seqs: int, context: int) -> dict[str
         if name != "model" and value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     with own_server([*words, "--prefix-cache", "none"]) as server:
-        return asyncio.run(_measure(server.url, num_seqs, max(1, context - NUM_OUTPUT // 2)))
+        return run_interruptible(_measure(server.url, num_seqs, max(1, context - NUM_OUTPUT // 2)))
 
 
 async def _measure(url: str, num_seqs: int, num_prompt: int) -> dict[str, float]:

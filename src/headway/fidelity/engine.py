@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -147,7 +146,7 @@ def _pair(
     workload = requests.workload(*heat)
     name = f"{entrant.config.policy} {heat[1] + 1}"
     fresh = with_policy(entrant, entrant.config)
-    live = asyncio.run(run_live(fresh, workload, lambda progress: on_progress(name, progress)))
+    live = run_live(fresh, workload, lambda progress: on_progress(name, progress))
     told, kept = halves(live.steps)
     pace = Pace(calibration.model, told, live.start_s)
     unpaced = _pool(entrant, calibration)

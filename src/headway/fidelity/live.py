@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from headway.bench import Call, EngineTarget, Progress, Runner, RunPlan
 from headway.engine import Engine, scheduling_facts
+from headway.interruptible import run_interruptible
 from headway.obs.decision_log import DecisionLog
 from headway.obs.rotating import RotatingFile
 from headway.report import RunRecord
@@ -46,10 +47,11 @@ class LiveRun:
     start_s: float
 
 
-async def run_live(engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]) -> LiveRun:
+def run_live(engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]) -> LiveRun:
     """Send a workload to an idle engine, then decide its steps again with their recorded times.
 
-    The engine's thread is stopped at the end, its executor stays open.
+    The engine's thread is stopped at the end, its executor stays open. Raises `KeyboardInterrupt` where the run is
+    interrupted.
     """
     with TemporaryDirectory() as folder:
         path = Path(folder, "steps.jsonl")
@@ -59,11 +61,17 @@ async def run_live(engine: Engine, workload: Workload, on_progress: Callable[[Pr
         engine.core.listen(log.on_events)
         engine.core.listen(listener.on_events)
         try:
-            async with EngineTarget(engine) as target:
-                calls = RandomIds(engine.model.vocab_size)
-                plan = RunPlan.of(workload, num_warmups=2)
-                runner = Runner(target, calls, engine.clock, plan, on_progress=on_progress)
-                record = await runner.run_whole()
+            record, start_s = run_interruptible(_send(engine, workload, on_progress))
         finally:
             log.close()
-        return LiveRun(record, replay(path), listener.found, runner.start_s)
+        return LiveRun(record, replay(path), listener.found, start_s)
+
+
+async def _send(engine: Engine, workload: Workload, on_progress: Callable[[Progress], None]) -> tuple[RunRecord, float]:
+    """What clients saw, and when it began."""
+    async with EngineTarget(engine) as target:
+        calls = RandomIds(engine.model.vocab_size)
+        plan = RunPlan.of(workload, num_warmups=2)
+        runner = Runner(target, calls, engine.clock, plan, on_progress=on_progress)
+        record = await runner.run_whole()
+        return record, runner.start_s

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from headway.bench import CallMaker, EngineTarget, Progress, Runner, RunPlan
 from headway.engine import Engine, with_policy
+from headway.interruptible import run_interruptible
 from headway.tune.guards import Guards
 from headway.tune.lab import Sample, judge
 from headway.tune.slo import SloTable
@@ -31,7 +31,7 @@ class LiveRuns:
 
     def __call__(self, sample: Sample, guards: Guards) -> Sample:
         """The sample's setting at its factor, behind the guards. Half a run would mislead: interrupted, it raises."""
-        return asyncio.run(self._run(sample, guards))
+        return run_interruptible(self._run(sample, guards))
 
     async def _run(self, sample: Sample, guards: Guards) -> Sample:
         setting, items = sample.setting, self._traffic.at(sample.factor).items

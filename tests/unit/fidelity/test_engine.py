@@ -49,7 +49,7 @@ def steady(monkeypatch):
     """Makes live runs those of a machine whose every step takes `step_s`, whatever else this one does meanwhile."""
 
     def at(step_s):
-        async def run(engine, workload, on_progress):
+        def run(engine, workload, on_progress):
             listener, config = StepListener(), engine.config
             plant = calibrated_plant(calibration(step_s), prefix_cache=config.prefix_cache)
             plan = Plan(policy=config.policy, defaults=config.policy_defaults())

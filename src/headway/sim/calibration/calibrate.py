@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.engine import Engine, with_policy
 from headway.errors import BadSetting
+from headway.interruptible import run_interruptible
 from headway.sim.calibration.design import design
 from headway.sim.calibration.fit import Fit, fit_steps, quantile
 from headway.sim.calibration.live import observe_live
@@ -53,7 +53,7 @@ def calibrate(
     observations = probe_executor(executor, probes, engine.clock, seconds=effort.probe_s, on_progress=on_progress)
     swap_s = swap_seconds(executor, engine.clock)
     live = with_policy(engine, replace(engine.config, policy=LIVE_POLICY, policy_settings={}, **_PLAIN))
-    observations += asyncio.run(observe_live(live, seconds=effort.live_s, on_progress=on_progress))
+    observations += run_interruptible(observe_live(live, seconds=effort.live_s, on_progress=on_progress))
     fit = fit_steps(observations, swap_s)
     errors = sorted([*fit.probe_errors, *fit.live_errors])
     calibration = Calibration(

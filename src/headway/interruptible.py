@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`, whose first interruption cancels `work`. Raises `KeyboardInterrupt` where that ends it.
 
     A shell lets what a script starts in its background ignore SIGINT. There `asyncio` hears no interruption, so that

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from headway.cli import interruptible
 from headway.cli.main import main
+from headway.interruptible import run_interruptible
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def command(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
 
     def run(work, handler):
-        monkeypatch.setattr("headway.cli.main._commands", lambda: lambda **_: interruptible.run(work()))
+        monkeypatch.setattr("headway.cli.main._commands", lambda: lambda **_: run_interruptible(work()))
         signal.signal(signal.SIGINT, handler)
         return main([])
 

@@ -75,7 +75,7 @@ class Sequence:
     @property
     def is_decoding(self) -> bool:
         """Whether its prefill is over, also that of a recomputed one, and each token needs just one more KV entry."""
-        return self.num_computed >= self.num_prefill and self.num_output > 0
+        return self.num_computed >= self.num_prefill and len(self.token_ids) > len(self.request.prompt_ids)
 
     @property
     def max_total(self) -> int:

@@ -109,20 +109,17 @@ def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, vi
     `cap` bounds a sequence's tokens, 0 does not. A sequence that must give way itself ends the pass. As vLLM V1,
     ALGORITHMS §4 steps 1-3: a sequence with nothing to compute is passed over, not waited for.
     """
-    take, take_decodes = view.ledger.take, view.ledger.take_decodes
+    take = view.ledger.take
     left = [seq for seq in view.running if not seq.num_in_flight]
-    at, num_tokens = 0, budget.num_tokens
-    while at < len(left) and num_tokens > 0:
-        num_plain = take_decodes(left[at : at + num_tokens])
-        plan.grants += [Grant(seq, 1) for seq in left[at : at + num_plain]]
-        at += num_plain
-        num_tokens -= num_plain
-        if at == len(left) or not num_tokens:
-            break
+    at = 0
+    while True:
+        at += fill_decodes(view, plan, budget, left[at:])
+        if at == len(left) or budget.num_tokens <= 0:
+            return
         seq = left[at]
         wanted = len(seq.token_ids) - seq.num_computed
         if wanted > 1:
-            wanted = min(wanted, cap or NO_LIMIT, num_tokens)
+            wanted = min(wanted, cap or NO_LIMIT, budget.num_tokens)
         at += 1
         if wanted <= 0:
             continue
@@ -131,15 +128,23 @@ def fill_running(view: View, plan: StepPlan, budget: Budget, *, cap: int = 0, vi
             position = left.index(loser)
             del left[position]
             at -= position < at
-            num_tokens += sum(entry.num_tokens for entry in plan.grants if entry.seq is loser)
+            budget.num_tokens += sum(entry.num_tokens for entry in plan.grants if entry.seq is loser)
             preempt(plan, view, loser)
             budget.num_seqs += loser.num_branches
             if loser is seq:
-                budget.num_tokens = num_tokens
                 return
-        plan.grants.append(Grant(seq, wanted))
-        num_tokens -= wanted
-    budget.num_tokens = num_tokens
+        grant(plan, budget, seq, wanted)
+
+
+def fill_decodes(view: View, plan: StepPlan, budget: Budget, seqs: list[Sequence]) -> int:
+    """Grant a token to each of the first sequences that lack one, no more, and own the block that it goes into.
+
+    Returns how many these are: up to the first that needs anything else, or to the end of the budget.
+    """
+    num = view.ledger.take_decodes(seqs[: max(0, budget.num_tokens)])
+    plan.grants += [Grant(seq, 1) for seq in seqs[:num]]
+    budget.num_tokens -= num
+    return num
 
 
 def admit(

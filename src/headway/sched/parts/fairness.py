@@ -66,7 +66,8 @@ class VirtualCounters:
 
     def charge(self, request: Request, num_tokens: float) -> None:
         """Book weighted tokens for a request's tenant; a negative number corrects an earlier one."""
-        self._served[request.tenant] = self.of(request.tenant) + num_tokens / request.weight
+        tenant = request.tenant
+        self._served[tenant] = self._served.get(tenant, 0.0) + num_tokens / request.weight
 
     def prompt_charge(self, request: Request, num_tokens: int) -> float:
         """What computing so many prompt tokens of a request adds to its tenant's counter."""
@@ -75,10 +76,10 @@ class VirtualCounters:
     def on_event(self, event: Event) -> None:
         """Keep the counters up to date."""
         match event:
-            case TokenEmitted(seq_id=seq_id, request_id=request_id, index=index):
-                self.charge(self._requests[request_id], self._token_cost)
+            case TokenEmitted():
+                self.charge(self._requests[event.request_id], self._token_cost)
                 if self._recompute_cost:
-                    self._emitted[seq_id] = index
+                    self._emitted[event.seq_id] = event.index
             case StepRecord(grants=grants):
                 self._pay(grants)
             case SequenceFinished(seq_id=seq_id):

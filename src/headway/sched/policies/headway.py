@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord
-from headway.sched.fill import NO_LIMIT, Budget, grant, is_preempted, preempt
+from headway.core import Event, Finished, FinishReason, Sequence, StepPlan, StepRecord, TokenEmitted
+from headway.sched.fill import NO_LIMIT, Budget, fill_decodes, grant, is_preempted, preempt
 from headway.sched.params import at_least, between, between_or_off, param
 from headway.sched.parts import (
     BudgetController,
@@ -91,6 +91,8 @@ class Headway(Policy):
         """Count service, learn output lengths, time steps."""
         if self.counters is not None:
             self.counters.on_event(event)
+        if isinstance(event, TokenEmitted):  # most of all events, and of no interest to the others
+            return
         self.put_off.on_event(event)
         match event:
             case StepRecord():
@@ -135,21 +137,20 @@ class Headway(Policy):
 
         Returns the others: those with a prompt to compute.
         """
-        prompts = []
-        for seq in view.running:
-            if seq.num_in_flight:
-                continue
-            if not seq.is_decoding:
-                prompts.append(seq)
-                continue
-            if budget.num_tokens <= 0:
-                continue
+        seqs = [seq for seq in view.running if not seq.num_in_flight]
+        prompts = [seq for seq in seqs if not seq.is_decoding]
+        decodes = [seq for seq in seqs if seq.is_decoding] if prompts else seqs
+        at = fill_decodes(view, plan, budget, decodes)
+        while at < len(decodes) and budget.num_tokens > 0:
+            seq = decodes[at]
             while not is_preempted(plan, seq):
                 if view.ledger.take(seq, 1):
                     grant(plan, budget, seq, 1)
                     break
                 if not self._give_way(view, plan, rank):
                     break
+            at += 1
+            at += fill_decodes(view, plan, budget, decodes[at:])
         return prompts
 
     def _rules(self, view: View, plan: StepPlan, prompts: list[Sequence], rank: Rank, room: int) -> PromptRules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from headway.core import Hold, Place, Sequence, StepPlan
+from headway.core import Hold, Place, PreemptMethod, Sequence, StepPlan
 from headway.errors import PolicyFault
 from headway.kv import KVCache
 from headway.sched.policy import PlanLimits
@@ -38,7 +38,7 @@ def check_plan(plan: StepPlan, view: View, limits: PlanLimits, policy: str) -> N
         if taken.get(seq.id, 0) < num_tokens:
             raise PolicyFault(policy, f"{seq.id} was granted {num_tokens} tokens without taking their blocks")
     if plan.preemptions or plan.swap_ins:
-        _check_leaving(plan, policy)
+        _check_leaving(plan, view, policy)
     _check_totals(plan, limits, policy)
     if num_new and limits.max_seqs is not None:
         left = sum(entry.seq.num_branches for entry in plan.preemptions if entry.seq.place is running)
@@ -55,15 +55,19 @@ def _num_new(seq: Sequence, returning: Container[str], policy: str) -> int:
     return 0
 
 
-def _check_leaving(plan: StepPlan, policy: str) -> None:
+def _check_leaving(plan: StepPlan, view: View, policy: str) -> None:
     ids = [entry.seq.id for entry in plan.preemptions]
     if len(set(ids)) != len(ids):
         raise PolicyFault(policy, f"a sequence is preempted twice: {ids}")
+    granted = {grant.seq.id for grant in plan.grants}  # given back, they were admitted anew
     for entry in plan.preemptions:
         if entry.seq.num_in_flight:
             raise PolicyFault(policy, f"{entry.seq.id} is in flight and cannot be preempted")
         if entry.seq.place not in (Place.RUNNING, Place.WAITING):
             raise PolicyFault(policy, f"{entry.seq.id} is {entry.seq.place.value} and cannot be preempted")
+        num_kept = view.ledger.blocks_for(entry.keep_tokens) if entry.method is PreemptMethod.PARTIAL else 0
+        if view.ledger.num_held(entry.seq) > num_kept and entry.seq.id not in granted:
+            raise PolicyFault(policy, f"{entry.seq.id} is preempted without giving its blocks back to the ledger")
     for seq in plan.swap_ins:
         if seq.place is not Place.SWAPPED:
             raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be swapped in")
@@ -73,7 +77,8 @@ def _check_totals(plan: StepPlan, limits: PlanLimits, policy: str) -> None:
     for seq, reason in plan.rejected:
         if not (isinstance(seq, Sequence) and isinstance(reason, str)):
             raise PolicyFault(
-                policy, f"rejected has {(seq, reason)!r}; it must hold a sequence and the reason in words"
+                policy,
+                f"rejected has {getattr(seq, 'id', seq)!r} with {reason!r}; it must hold a sequence and why, in words",
             )
     if limits.max_lanes is not None and len(plan.grants) > limits.max_lanes:
         raise PolicyFault(policy, f"{len(plan.grants)} sequences computed, limit {limits.max_lanes}")

@@ -115,7 +115,7 @@ def test_a_wrong_answer_is_told_with_what_it_should_have_been(hook, answer, said
         (lambda plan: plan.rejected.append(None), "cannot be read in step 0: TypeError"),
         (
             lambda plan: plan.rejected.append(("A", 3)),
-            r"rejected has \('A', 3\); it must hold a sequence and the reason",
+            "rejected has 'A' with 3; it must hold a sequence and why, in words",
         ),
         (lambda plan: setattr(plan.grants[0], "num_tokens", 1.5), r"1\.5 tokens granted; .* whole numbers"),
     ],
@@ -131,6 +131,20 @@ def test_a_plan_of_odd_things_is_refused_before_anything_happens(spoil, said):
 
     with pytest.raises(PolicyFault, match=said):
         _run(_breaking("plan", spoilt))
+
+
+@pytest.mark.parametrize("method", [PreemptMethod.RECOMPUTE, PreemptMethod.PARTIAL])
+def test_whoever_is_preempted_gives_its_blocks_back(method):
+    """Else what the ledger says would not be what the cache has once the plan is carried out."""
+
+    def forgetful(self, view):
+        plan = Sarathi.plan(self, view)
+        if view.step == 1:
+            plan = StepPlan(preemptions=[Preemption(seq, method) for seq in view.running])
+        return plan
+
+    with pytest.raises(PolicyFault, match="A is preempted without giving its blocks back to the ledger"):
+        _run(_breaking("plan", forgetful))
 
 
 def test_a_plan_that_no_check_foresaw_names_the_policy_too():

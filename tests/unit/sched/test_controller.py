@@ -37,6 +37,17 @@ def test_a_step_without_decodes_is_no_longer_than_it_must_be(target_s):
     assert taught(target_s).budget(StepLoad(), 0.9) == pytest.approx(90, abs=4)
 
 
+def test_a_change_of_settings_goes_on_from_where_the_budget_stood():
+    """Neither the machine's restlessness is learned anew, nor is a step of the old size cut to that of a new engine."""
+    old, new = taught(0.4), BudgetController(0.4, 2048)
+    for _ in range(20):
+        old.budget(DECODES, 1.0)
+        old.observe(StepLoad(num_tokens=100, num_context=0, num_seqs=3), 0.41, DECODES)
+    new.adopt(old)
+    assert new._margin == old._margin > 1.0
+    assert new.budget(DECODES, 1.0) == old.budget(DECODES, 1.0) != BudgetController(0.4, 2048).budget(DECODES, 1.0)
+
+
 def test_without_efficiency_or_knowledge_a_step_is_whole():
     """The part switched off, nothing measured yet, or a machine whose steps cost the same however large."""
     assert taught().budget(StepLoad(), 1.0) == 2048

@@ -43,6 +43,11 @@ class BudgetController:
         self._margin = 1.0
         self.model = StepTimeModel()
 
+    def adopt(self, other: BudgetController) -> None:
+        """Go on with what another one learned of the machine, and from where it stood."""
+        self.model, self._margin = other.model, other._margin
+        self._last = min(self._most, other._last)
+
     def budget(self, decodes: StepLoad, efficiency: float) -> int:
         """Prefill tokens for this step; where context has a price, they may be more than a step can have."""
         self._efficiency = efficiency

@@ -24,7 +24,8 @@ class StepMeter:
 
     def adopt(self, other: StepMeter) -> None:
         """Go on with what another one measured."""
-        self._controller.model, self._copy_s = other._controller.model, other._copy_s
+        self._controller.adopt(other._controller)
+        self._copy_s = other._copy_s
 
     def planned(self, step: int, plan: StepPlan, load: StepLoad, decodes: StepLoad) -> None:
         """Remember what a step is about to do, decodes included, and say in the plan how long that should take."""

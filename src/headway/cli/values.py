@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable
 
@@ -46,10 +45,7 @@ def keys_for_clients(ctx: typer.Context, param: typer.CallbackParam, keys: list[
     source = ctx.get_parameter_source(str(param.name))
     if not keys and source is not None and source.name == "ENVIRONMENT":  # by name: see `blame_file`
         name = str(param.envvar)
-        size = len(os.environ[name])
-        raise BadSetting(
-            f"{name} is {size} characters of white space and no key; set it to a key, or unset it to need none"
-        )
+        raise BadSetting(f"{name} is white space alone, which is no key; set it to a key, or unset it to need none")
     return keys
 
 

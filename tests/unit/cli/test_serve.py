@@ -81,7 +81,7 @@ def test_a_variable_of_spaces_alone_opens_no_server(headway, monkeypatch, tmp_pa
     path.write_text('api-key = ["mine"]\nadmin-api-key = ["other"]\n')
     status, _, err = headway("serve", *(("--config", path) if from_file else ()))
     assert status == 2
-    assert f"{name} is 3 characters of white space and no key; set it to a key, or unset it to need none\n" in err
+    assert f"{name} is white space alone, which is no key; set it to a key, or unset it to need none\n" in err
 
 
 def test_an_empty_variable_is_one_that_is_not_set(monkeypatch, tmp_path):

@@ -152,11 +152,11 @@ class Ledger:
         them, at half the cost.
         """
         tables, refs, cached, taken, size = self._tables, self._block_refs, self._cached, self._taken, self.block_size
-        apart = self._accounts.keys() | self._gone
-        num_before = len(taken)
+        accounts, gone, num_before = self._accounts, self._gone, len(taken)
         for seq in seqs:
             seq_id, start = seq.id, seq.num_computed
-            if len(seq.token_ids) - start != 1 or seq_id in taken or seq_id in apart or seq_id not in tables:
+            is_known = seq_id in taken or seq_id in accounts or seq_id in gone
+            if is_known or len(seq.token_ids) - start != 1 or seq_id not in tables:
                 break
             position, block_ids = start // size, tables[seq_id].block_ids
             if position >= len(block_ids) or refs[block := block_ids[position]] != 1 or block in cached:

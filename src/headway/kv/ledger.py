@@ -33,7 +33,7 @@ class Ledger:
         self._num_taken = 0
         self._taken: dict[str, int] = {}
         self._accounts: dict[str, Account] = {}
-        self._gone: set[str] = set()  # tables given back whole
+        self.gone: set[str] = set()  # whose tables were given back whole
         self._swapped_out: dict[str, set[tuple[str, int]]] = {}  # copies: who leaves together shares them
         self._hits: dict[str, Hit] = {}
         self._refs: dict[int, int] = {}  # tables that will hold a block, where that differs from now
@@ -70,7 +70,7 @@ class Ledger:
         """Length that the sequence's block table will have."""
         if (account := self._accounts.get(seq.id)) is not None:
             return account.num_blocks
-        return 0 if seq.id in self._gone else self._kv.num_held(seq.id)
+        return 0 if seq.id in self.gone else self._kv.num_held(seq.id)
 
     @property
     def finds_prefixes(self) -> bool:
@@ -81,7 +81,7 @@ class Ledger:
         """A second ledger that goes on from here: for a question whose answer may not be wanted."""
         other = copy(self)
         fields = vars(other)
-        for name in ("_taken", "_gone", "_swapped_out", "_refs", "_writers"):
+        for name in ("_taken", "gone", "_swapped_out", "_refs", "_writers"):
             fields[name] = fields[name].copy()
         accounts = self._accounts.items()
         fields["_accounts"] = {seq_id: replace(account, written=[*account.written]) for seq_id, account in accounts}
@@ -127,7 +127,7 @@ class Ledger:
         seq_id = seq.id
         before = self._taken.get(seq_id, 0)
         table = self._tables.get(seq_id)
-        if table is None or reserve is not None or seq_id in self._accounts or seq_id in self._gone:
+        if table is None or reserve is not None or seq_id in self._accounts or seq_id in self.gone:
             is_covered = False
         else:  # most decodes go into a block that the sequence holds alone
             size = self.block_size
@@ -152,7 +152,7 @@ class Ledger:
         them, at half the cost.
         """
         tables, refs, cached, taken, size = self._tables, self._block_refs, self._cached, self._taken, self.block_size
-        accounts, gone, num_before = self._accounts, self._gone, len(taken)
+        accounts, gone, num_before = self._accounts, self.gone, len(taken)
         for seq in seqs:
             seq_id, start = seq.id, seq.num_computed
             is_known = seq_id in taken or seq_id in accounts or seq_id in gone
@@ -181,7 +181,7 @@ class Ledger:
         elif num_tokens is None:
             self._open(seq)
             self._close(seq_id)
-            self._gone.add(seq_id)
+            self.gone.add(seq_id)
         else:
             self._trim(self._open(seq), num_tokens)
 
@@ -204,7 +204,7 @@ class Ledger:
         """Like `give_back`, into the host tier, where they share what they share here; all of them or, False, none."""
         leaving = [seq for seq in seqs if seq.id not in self._swapped_out]
         num_blocks = self._kv.num_shared(seq.id for seq in leaving)
-        if any(seq.id in self._gone for seq in leaving) or num_blocks > self._host_free:
+        if any(seq.id in self.gone for seq in leaving) or num_blocks > self._host_free:
             return False
         for seq in leaving:
             self.give_back(seq)
@@ -228,12 +228,12 @@ class Ledger:
         return block >= 0 and self._block_refs[block] == 1 and block not in self._cached
 
     def _has_table(self, seq_id: str) -> bool:
-        return seq_id in self._tables and seq_id not in self._gone
+        return seq_id in self._tables and seq_id not in self.gone
 
     def _start(self, seq: Sequence) -> int:
         if (account := self._accounts.get(seq.id)) is not None:
             return account.start
-        if seq.id in self._gone or not self._kv.holds(seq.id):
+        if seq.id in self.gone or not self._kv.holds(seq.id):
             return self.hit(seq).num_tokens
         return seq.num_computed
 

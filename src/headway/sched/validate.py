@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from headway.core import Hold, Place, PreemptMethod, Sequence, StepPlan
+from headway.core import Hold, Place, Preemption, PreemptMethod, Sequence, StepPlan
 from headway.errors import PolicyFault
-from headway.kv import KVCache
+from headway.kv import KVCache, Ledger
 from headway.sched.policy import PlanLimits
 from headway.sched.queues import Queues
 from headway.sched.view import View
@@ -59,18 +59,23 @@ def _check_leaving(plan: StepPlan, view: View, policy: str) -> None:
     ids = [entry.seq.id for entry in plan.preemptions]
     if len(set(ids)) != len(ids):
         raise PolicyFault(policy, f"a sequence is preempted twice: {ids}")
-    granted = {grant.seq.id for grant in plan.grants}  # given back, they were admitted anew
     for entry in plan.preemptions:
         if entry.seq.num_in_flight:
             raise PolicyFault(policy, f"{entry.seq.id} is in flight and cannot be preempted")
         if entry.seq.place not in (Place.RUNNING, Place.WAITING):
             raise PolicyFault(policy, f"{entry.seq.id} is {entry.seq.place.value} and cannot be preempted")
-        num_kept = view.ledger.blocks_for(entry.keep_tokens) if entry.method is PreemptMethod.PARTIAL else 0
-        if view.ledger.num_held(entry.seq) > num_kept and entry.seq.id not in granted:
+        if not _is_given_back(entry, view.ledger):
             raise PolicyFault(policy, f"{entry.seq.id} is preempted without giving its blocks back to the ledger")
     for seq in plan.swap_ins:
         if seq.place is not Place.SWAPPED:
             raise PolicyFault(policy, f"{seq.id} is {seq.place.value} and cannot be swapped in")
+
+
+def _is_given_back(entry: Preemption, ledger: Ledger) -> bool:
+    """Whether the ledger knows of it: all that is not kept. Given back whole, it may have been admitted anew."""
+    if entry.method is PreemptMethod.PARTIAL:
+        return entry.keep_tokens >= 0 and ledger.num_held(entry.seq) <= ledger.blocks_for(entry.keep_tokens)
+    return entry.seq.id in ledger.gone
 
 
 def _check_totals(plan: StepPlan, limits: PlanLimits, policy: str) -> None:

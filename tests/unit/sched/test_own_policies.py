@@ -133,14 +133,17 @@ def test_a_plan_of_odd_things_is_refused_before_anything_happens(spoil, said):
         _run(_breaking("plan", spoilt))
 
 
-@pytest.mark.parametrize("method", [PreemptMethod.RECOMPUTE, PreemptMethod.PARTIAL])
-def test_whoever_is_preempted_gives_its_blocks_back(method):
+@pytest.mark.parametrize("is_granted", [False, True], ids=["leaves", "comes back"])
+@pytest.mark.parametrize(("method", "keep_tokens"), [*((method, 0) for method in PreemptMethod), ("partial", -1)])
+def test_whoever_is_preempted_gives_its_blocks_back(method, keep_tokens, is_granted):
     """Else what the ledger says would not be what the cache has once the plan is carried out."""
 
     def forgetful(self, view):
         plan = Sarathi.plan(self, view)
         if view.step == 1:
-            plan = StepPlan(preemptions=[Preemption(seq, method) for seq in view.running])
+            plan.grants = plan.grants if is_granted else []
+            kind = PreemptMethod(method)
+            plan.preemptions += [Preemption(seq, kind, keep_tokens=keep_tokens) for seq in view.running]
         return plan
 
     with pytest.raises(PolicyFault, match="A is preempted without giving its blocks back to the ledger"):
@@ -148,11 +151,14 @@ def test_whoever_is_preempted_gives_its_blocks_back(method):
 
 
 def test_a_plan_that_no_check_foresaw_names_the_policy_too():
-    """As one that swaps out without room for that: whoever wrote it is told, and not that we were wrong."""
+    """As one that swaps out whom it goes on with: whoever wrote it is told, and not that we were wrong."""
 
     def torn(self, view):
         plan = Sarathi.plan(self, view)
-        plan.preemptions += [Preemption(seq, PreemptMethod.SWAP) for seq in view.running]
+        for entry in (entry for entry in plan.grants if entry.seq in view.running):
+            view.ledger.give_back(entry.seq)
+            view.ledger.take(entry.seq, entry.num_tokens)
+            plan.preemptions.append(Preemption(entry.seq, PreemptMethod.SWAP))
         return plan
 
     with pytest.raises(PolicyFault, match=r"Odd' made a plan that cannot be carried out in step 1: KeyError: 'A'"):
